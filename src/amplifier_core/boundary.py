@@ -15,7 +15,7 @@ from types import CoroutineType, TracebackType
 from typing import Any, Protocol, Self
 
 from .events import EventData
-from .exceptions import describe
+from .exceptions import text_of
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class Boundary:
         if error is None or not isinstance(error, self._catches):
             return False
         self.error = error
-        self._logger.log(self._level, self._message, *self._arguments, describe(error), exc_info=error)
+        self._logger.log(self._level, self._message, *self._arguments, text_of(error), exc_info=error)
         return True
 
 

@@ -14,7 +14,7 @@ from . import events
 from .bound_module import BoundModule
 from .boundary import Boundary, emit_quietly, raised_as
 from .coordinator import ModuleCoordinator
-from .exceptions import MountPlanError, ProviderNotMounted, describe
+from .exceptions import MountPlanError, ProviderNotMounted, describe, text_of
 from .loader import ModuleLoader, module_failure_reason
 from .module_log import heard_from
 from .mount_plan import SESSION_MEMBERS, MountPlan, PlanEntry
@@ -96,7 +96,7 @@ def _check_instances(plan: MountPlan) -> None:
 
 async def _mount_required(loader: ModuleLoader, coordinator: ModuleCoordinator, entry: PlanEntry) -> None:
     title = _TITLES.get(entry.section) or f"required module '{entry.module_id}'"
-    with raised_as(lambda error: RuntimeError(f"Cannot initialize without {title}: {describe(error)}")):
+    with raised_as(lambda error: RuntimeError(f"Cannot initialize without {title}: {text_of(error)}")):
         await _mount(loader, coordinator, entry)
 
 

@@ -72,11 +72,16 @@ class ModulePathConflict(ModuleLoadError, ImportError):
     """A module id or package is already loaded from another place in this process."""
 
 
-def describe(error: BaseException) -> str:
-    """Return an error's text: its representation when it cannot be decoded, its type if it has no text at all."""
+def text_of(error: BaseException) -> str:
+    """Return an error's text: its representation when it cannot be decoded, its type when it cannot be told at all."""
     try:
-        return repr(error) if isinstance(error, KeyError) and error.args else str(error)  # its text is the bare key
+        return str(error)
     except UnicodeDecodeError:
         return repr(error)
     except Exception:  # noqa: BLE001 - another module's error, which is already being reported
         return type(error).__name__
+
+
+def describe(error: BaseException) -> str:
+    """Return an error's text for a person, who could make nothing of the bare key that is the text of a `KeyError`."""
+    return repr(error) if isinstance(error, KeyError) and error.args else text_of(error)

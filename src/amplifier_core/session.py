@@ -12,7 +12,7 @@ from . import events
 from .boundary import emit_quietly
 from .bring_up import bring_up, redacted
 from .coordinator import ModuleCoordinator
-from .exceptions import MountPlanError, NoProviderError, describe
+from .exceptions import MountPlanError, NoProviderError, text_of
 from .hooks import HookRegistry
 from .loader import ModuleLoader
 from .models import SessionStatus
@@ -189,13 +189,13 @@ class AmplifierSession:
         cancellation = self.coordinator.cancellation
         if not cancellation.is_cancelled:
             self.status.status = "failed"
-            self.status.last_error = {"message": describe(exc)}
-            logger.error("Execution failed: %s", describe(exc))
+            self.status.last_error = {"message": text_of(exc)}
+            logger.error("Execution failed: %s", text_of(exc))
             return
         self.status.status = "cancelled"
-        logger.info("Execution cancelled: %s", describe(exc))
+        logger.info("Execution cancelled: %s", text_of(exc))
         if not isinstance(exc, GeneratorExit):  # a coroutine that is being closed may not wait any more
-            payload = {"was_immediate": cancellation.is_immediate, "error": describe(exc)}
+            payload = {"was_immediate": cancellation.is_immediate, "error": text_of(exc)}
             await emit_quietly(self.coordinator.hooks, events.CANCEL_COMPLETED, payload)
 
     def _agree_on_loader(self) -> ModuleLoader:

@@ -65,14 +65,28 @@ async def test_a_plan_without_providers_has_nothing_to_add(modules: Any) -> None
         await session.execute("hello")
 
 
-async def test_a_missing_key_ends_a_turn_under_its_own_name(started: Started, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_missing_key_ends_a_turn_in_its_own_words(started: Started, caplog: pytest.LogCaptureFixture) -> None:
     session = await started(KeyError("api_token"))
 
     with pytest.raises(KeyError):
         await session.execute("hello")
 
-    assert session.status.last_error == {"message": "KeyError('api_token')"}
-    assert "Execution failed: KeyError('api_token')" in caplog.messages
+    assert session.status.last_error == {"message": "'api_token'"}
+    assert "Execution failed: 'api_token'" in caplog.messages
+
+
+@pytest.mark.parametrize(("kind", "title"), [("orchestrator", "orchestrator"), ("context", "context manager")])
+async def test_a_session_that_cannot_start_says_why_in_the_words_of_the_error(
+    modules: Any, kind: str, title: str
+) -> None:
+    plan = modules.plan()
+    plan["session"][kind] = modules.write(kind, mount='config["api_token"]').module_id
+    session = modules.session(plan)
+
+    with pytest.raises(RuntimeError) as caught:
+        await session.initialize()
+
+    assert str(caught.value) == f"Cannot initialize without {title}: 'api_token'"
 
 
 async def test_what_a_module_logs_while_it_mounts_is_printed_as_ever(

@@ -34,7 +34,7 @@ async def test_a_misspelt_required_module_keeps_the_session_from_starting() -> N
 async def test_a_required_module_that_does_not_mount_keeps_the_session_from_starting(broken_module: str) -> None:
     session = AmplifierSession(plan(module="hooks-broken", source=broken_module, required=True))
 
-    with pytest.raises(RuntimeError, match=r"required module 'hooks-broken': .*KeyError\('key'\)"):
+    with pytest.raises(RuntimeError, match=r"required module 'hooks-broken': 'key'$"):
         await session.initialize()
 
 
