@@ -10,6 +10,8 @@ import io
 import json
 import os
 import runpy
+import select
+import signal
 import socket
 import sys
 import tempfile
@@ -34,47 +36,66 @@ _CHOOSES_WHEN_IMPORTED = "keyring"
 
 def _await_call(channel: socket.socket) -> dict[str, Any]:
     """Fork for each call, and return it in the process that was forked for it. The keeper itself never returns."""
-    waiting: set[int] = set()
+    calls: dict[int, int] = {}  # by its process, where the end of a call is told
+    ended, ending = os.pipe2(os.O_NONBLOCK)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    signal.set_wakeup_fd(ending)
     while True:
+        ready, _, _ = select.select([channel, ended], [], [])
+        if ended in ready:
+            os.read(ended, _MOST_BYTES)
+            _tell_ends(calls)
+        if channel not in ready:
+            continue
         message, descriptors, *_ = socket.recv_fds(channel, _MOST_BYTES, _STATUS_FD + 1)
-        waiting -= {pid for pid in waiting if os.waitpid(pid, os.WNOHANG)[0]}
         if not message:
             os._exit(0)
         request = json.loads(message)
         pid = os.fork()
         if pid == 0:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for descriptor in (ended, ending, *calls.values()):
+                os.close(descriptor)
             channel.close()
             if "packages" not in request:
                 return _begin_call(request, descriptors)
             _share(*request["packages"])
-            channel, waiting = socket.socket(fileno=descriptors[0]), set()
-            continue
-        waiting.add(pid)
+            return _await_call(socket.socket(fileno=descriptors[0]))
+        if "packages" not in request:
+            calls[pid] = descriptors.pop()
+            _tell(calls[pid], pid)
         for descriptor in descriptors:
             os.close(descriptor)
 
 
+def _tell_ends(calls: dict[int, int]) -> None:
+    """Tell how those of the forked processes that have ended did so."""
+    with suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            telling = calls.pop(ended[0], None)
+            if telling is not None:
+                _tell(telling, os.waitstatus_to_exitcode(ended[1]))
+                os.close(telling)
+
+
+def _tell(telling: int, number: int) -> None:
+    with suppress(BrokenPipeError):  # the caller is gone
+        os.write(telling, f"{number}\n".encode())
+
+
 def _begin_call(request: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
-    """Fork the call itself and return there; tell its process and its end."""
+    """Have the streams and the terminal of a call, in a session of its own."""
     *standard, telling = descriptors
-    pid = os.fork()
-    if pid == 0:
-        os.close(telling)
-        os.setsid()
-        for target, descriptor in enumerate(standard):
-            os.dup2(descriptor, target)
-        for descriptor in standard:
-            os.close(descriptor)
-        if request["has_terminal"]:
-            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-        return request
+    os.close(telling)
+    os.setsid()
+    for target, descriptor in enumerate(standard):
+        os.dup2(descriptor, target)
     for descriptor in standard:
         os.close(descriptor)
-    with suppress(BrokenPipeError):
-        os.write(telling, f"{pid}\n".encode())
-        _, status = os.waitpid(pid, 0)
-        os.write(telling, f"{os.waitstatus_to_exitcode(status)}\n".encode())
-    os._exit(0)
+    if request["has_terminal"]:
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    return request
 
 
 def _be_python(arguments: list[str], cwd: str, environment: dict[str, str]) -> NoReturn:
