@@ -7,14 +7,18 @@ from pathlib import Path
 
 import pytest
 
+_CONFIGURATION = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\tlogallrefupdates = true\n"
+
 
 class Repository:
     """A repository to fetch from."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        path.mkdir(parents=True)
-        self.git("init", "--quiet", "--initial-branch=main", "--template=")
+        self.path = path  # what `git init` would write, in a process of its own
+        for directory in ("objects", "refs/heads"):
+            (path / ".git" / directory).mkdir(parents=True)
+        (path / ".git/HEAD").write_text("ref: refs/heads/main\n")
+        (path / ".git/config").write_text(_CONFIGURATION)
 
     @property
     def source(self) -> str:
@@ -32,7 +36,12 @@ class Repository:
         self.git("commit", "--quiet", "--allow-empty", "-m", "Change")
         if tag:
             self.git("tag", tag)
-        return self.git("rev-parse", "HEAD")
+        return self._head()
+
+    def _head(self) -> str:
+        """Return the last commit of the branch that is checked out."""
+        branch = (self.path / ".git/HEAD").read_text().removeprefix("ref: ").strip()
+        return (self.path / ".git" / branch).read_text().strip()
 
 
 def write_files(root: Path, files: Mapping[str, str | bytes | None]) -> None:
