@@ -271,7 +271,7 @@ MISTAKES = (
         ("there is no session '../../etc'", "fix: amplifier session list shows them"),
     ),
     Mistake(
-        "There is no session to go on with",
+        "There is no session to continue",
         ("run", "--resume", "last", "Hi"),
         ("there is no session yet", "fix: start one: amplifier"),
     ),
