@@ -33,6 +33,7 @@ from amplifier_core import ChatRequest, Message, ToolSpec
 from amplifier_kit.providers.call import ProviderCall
 from amplifier_kit.providers.events import ProviderEvents
 from amplifier_kit.providers.options import OptionDefaults, read_options
+from amplifier_kit.providers.shortfalls import Shortfalls, WarnOnce
 from amplifier_kit.providers.tool_sequence import ToolSequence
 
 Body = dict[str, Any]
@@ -79,10 +80,10 @@ def anthropic() -> Convert:
     return convert
 
 
-def openai(make: Callable[[OpenAISettings], ResponsesBuilder | ChatBuilder]) -> Convert:
-    settings = OpenAISettings.read({"api_key": "none"})
+def openai(make: Callable[[OpenAISettings, WarnOnce], ResponsesBuilder | ChatBuilder]) -> Convert:
+    settings, warn = OpenAISettings.read({"api_key": "none"}), WarnOnce("provider-openai")
     events = ProviderEvents(None)
-    sequence, builder = ToolSequence("openai", events, closes_turn=True), make(settings)
+    sequence, builder = ToolSequence("openai", events, closes_turn=True), make(settings, warn)
     defaults, facts = OptionDefaults(settings.default_model), openai_facts_of(settings.default_model)
 
     async def convert(request: ChatRequest) -> Body:
@@ -96,6 +97,7 @@ def openai(make: Callable[[OpenAISettings], ResponsesBuilder | ChatBuilder]) -> 
             stored=stored,
             messages=sequence.arrange(stored),
             is_repaired=False,
+            shortfalls=Shortfalls(warn),
         )
         return builder.build(asked).body
 
