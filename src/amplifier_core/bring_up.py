@@ -127,15 +127,17 @@ async def _mount(loader: ModuleLoader, coordinator: ModuleCoordinator, entry: Pl
     config = entry.spec.get("config")
     if config and not _is_config(config):
         raise MountPlanError(f"{entry.config_place} must be a dict, got {type(config).__name__}")
-    if entry.module_type == "provider" and (before_load := coordinator.get_capability("provider.before_load")):
+    is_provider = entry.module_type == "provider"
+    known = _providers(coordinator) if is_provider else {}
+    if is_provider and (before_load := coordinator.get_capability("provider.before_load")):
         await before_load(coordinator, _copy_of(entry.spec))
     mount = await loader.load(entry.module_id, config or {}, source_hint=entry.source, coordinator=coordinator)
     async with Mounting(coordinator, is_required=entry.is_required) as mounting:
-        if entry.module_type == "provider":
+        if is_provider:
             with heard_from(_package_of(mount, entry.module_id)) as said:
                 returned = await _mount_within(mounting, mount, coordinator)
             await _take_returned(coordinator, mounting, entry, returned)
-            await _settle_provider(coordinator, mounting, entry, said)
+            await _settle_provider(coordinator, known, entry, said)
         else:
             await _take_returned(coordinator, mounting, entry, await _mount_within(mounting, mount, coordinator))
     if ready := getattr(mount, "__on_session_ready__", None):
@@ -184,14 +186,19 @@ def _package_of(mount: Any, module_id: str) -> str:
     return own if own != __package__ else package_name(module_id)
 
 
+def _providers(coordinator: ModuleCoordinator) -> dict[str, Any]:
+    return dict(coordinator.get("providers") or {})
+
+
 async def _settle_provider(
-    coordinator: ModuleCoordinator, mounting: Mounting, entry: PlanEntry, said: list[str]
+    coordinator: ModuleCoordinator, known: dict[str, Any], entry: PlanEntry, said: list[str]
 ) -> None:
     """Check that a provider is there, and move it from its default name to its `instance_id`.
 
-    `said` is what the module logged meanwhile: when it installed nothing, that is why.
+    `known` are the providers from before; whatever way the module took, what is not among them is new. `said` is what
+    the module logged meanwhile: when it installed nothing, that is why.
     """
-    mounted = mounting.mounted("providers")
+    mounted = {name: one for name, one in _providers(coordinator).items() if known.get(name) is not one}
     if not mounted:
         reasons = "".join(f"\n  {text}" for text in said)
         raise ProviderNotMounted(f"Provider mount did not install a new provider instance{reasons}")
@@ -203,9 +210,8 @@ async def _settle_provider(
     if default_name == entry.instance_id:
         return
     await coordinator.mount("providers", mounted[default_name], name=entry.instance_id)
-    previous = mounting.before("providers", default_name)
-    if previous is not None:
-        await coordinator.mount("providers", previous, name=default_name)
+    if known.get(default_name) is not None:
+        await coordinator.mount("providers", known[default_name], name=default_name)
     else:
         await coordinator.unmount("providers", name=default_name)
 

@@ -197,15 +197,6 @@ class Mounting:
         """Say whether a handler that the module registered is still there."""
         return any(is_live() for is_live in self._handlers)
 
-    def before(self, mount_point: str, name: str) -> Any:
-        """Return what the module found there under a name, None when there was nothing."""
-        if self._points is None:
-            return self._snapshot.get(mount_point, {}).get(name)
-        mapping = self._points[mount_point]
-        changes = (step for step in self._steps if isinstance(step, Change) and step.mapping is mapping)
-        first = next((change.before for change in changes if change.key == name), mapping.get(name))
-        return None if first is _ABSENT else first
-
     async def _take_back(self) -> None:
         """Run the module's cleanups, last one first, then undo the rest in the same order."""
         try:

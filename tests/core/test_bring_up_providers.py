@@ -150,6 +150,42 @@ async def test_a_provider_that_declines_is_a_failure_and_the_session_goes_on(mod
     assert str(provider.folder) not in sys.path
 
 
+@pytest.mark.parametrize(
+    "mount",
+    [
+        'coordinator.mount_points["providers"] = {**coordinator.get("providers"), thing.name: thing}',
+        """
+        import asyncio, contextvars
+        mounting = coordinator.mount("providers", thing)
+        await asyncio.get_running_loop().create_task(mounting, context=contextvars.Context())
+        """,
+    ],
+    ids=["another dict", "another context"],
+)
+@pytest.mark.parametrize("instance_id", [None, "mine"])
+async def test_a_provider_is_found_whatever_way_it_was_mounted(
+    modules: Any, mount: str, instance_id: str | None
+) -> None:
+    provider = modules.write("provider", mount=mount)
+    session = modules.session(modules.plan(providers=[provider.entry(instance_id=instance_id)]))
+
+    assert await modules.failures_of(session) == []
+
+    assert list(session.coordinator.get("providers")) == [instance_id or provider.name]
+
+
+async def test_a_provider_that_the_application_mounts_before_loading_counts(modules: Any) -> None:
+    provider = modules.write("provider", mount="return None")
+    session = modules.session(modules.plan(providers=[provider.entry()]))
+
+    async def before_load(coordinator: ModuleCoordinator, entry: dict[str, Any]) -> None:
+        await coordinator.mount("providers", object(), name="ready-made")
+
+    session.coordinator.register_capability("provider.before_load", before_load)
+
+    assert await modules.failures_of(session) == []
+
+
 async def test_a_provider_that_only_mounts_what_was_there_before_is_a_failure(modules: Any) -> None:
     first = modules.write("provider")
     again = modules.write(
