@@ -12,12 +12,13 @@ from amplifier_kit.loops.orchestrator import LoopOrchestrator, mount_loop
 from amplifier_kit.loops.provider_choice import by_preference
 from amplifier_kit.loops.reply import Reply
 from amplifier_kit.loops.requests import RequestBuilder
+from amplifier_kit.loops.scheduling import DECISION_TOOL, TOOL_SELECTED, TOOL_SELECTING
 from amplifier_kit.loops.settings import LoopSettings
 from amplifier_kit.loops.steering import STEERING_INJECTED
 from amplifier_kit.loops.tool_calls import Outcome
 from amplifier_kit.loops.turn import Turn
 
-from .selection import DECISION_TOOL, ERROR_TOOL, TOOL_SELECTED, TOOL_SELECTING, SelectingToolCalls
+from .selection import ERROR_TOOL, SelectingToolCalls
 
 __all__ = ["EventDrivenOrchestrator", "mount"]
 

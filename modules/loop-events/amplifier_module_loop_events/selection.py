@@ -8,6 +8,7 @@ from typing import Any
 
 from amplifier_core.utils.tool_schema import tool_schema
 from amplifier_kit.loops.hook_points import Decision
+from amplifier_kit.loops.scheduling import DECISION_TOOL, TOOL_SELECTED, TOOL_SELECTING
 from amplifier_kit.loops.tool_calls import Outcome, ToolCalls, failure
 from amplifier_kit.messages.results import result_text
 from amplifier_kit.mounting import session_id_of
@@ -16,10 +17,7 @@ from .models import ToolResolutionRequest
 
 logger = logging.getLogger(__name__)
 
-TOOL_SELECTING = "tool:selecting"
-TOOL_SELECTED = "tool:selected"
 ERROR_TOOL = "error:tool"
-DECISION_TOOL = "decision:tool_resolution"
 
 
 class SelectingToolCalls(ToolCalls):

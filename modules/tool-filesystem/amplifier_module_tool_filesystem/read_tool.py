@@ -6,6 +6,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any, ClassVar
 
+from amplifier_core.events import ARTIFACT_READ
 from amplifier_kit.tools.effects import READ
 from amplifier_kit.tools.input import ToolFailure
 from amplifier_kit.tools.paths import shown as as_text
@@ -14,7 +15,6 @@ from .entry import Entry
 from .file_tool import FileTool
 from .line_window import read_window
 from .text_format import BINARY_PROBE_BYTES, is_binary
-from .workspace import ARTIFACT_READ
 
 DEFAULT_LIMIT = 2000
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 from weakref import WeakValueDictionary
 
+from amplifier_core.events import ARTIFACT_READ, ARTIFACT_WRITE
 from amplifier_kit.mounting import find_capability
 from amplifier_kit.policy import PolicyError, session_policy
 from amplifier_kit.tools.descriptors import LinkInTheWayError, opened_directory, real_path
@@ -18,8 +19,6 @@ from .entry import Entry
 from .path_validation import DENIED, OUTSIDE_READ, OUTSIDE_WRITE
 from .settings import Settings
 
-ARTIFACT_READ = "artifact:read"
-ARTIFACT_WRITE = "artifact:write"
 EVENTS = (ARTIFACT_READ, ARTIFACT_WRITE)
 
 T = TypeVar("T")

@@ -5,6 +5,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any, ClassVar
 
+from amplifier_core.events import ARTIFACT_WRITE
 from amplifier_kit.tools.effects import READ, WRITE
 from amplifier_kit.tools.input import ToolFailure
 from amplifier_kit.tools.paths import shown as as_text
@@ -12,7 +13,6 @@ from amplifier_kit.tools.paths import shown as as_text
 from .entry import Entry
 from .file_tool import FileTool
 from .text_format import TextFormat, is_binary
-from .workspace import ARTIFACT_WRITE
 
 
 class WriteTool(FileTool):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import amplifier_core
+from amplifier_core.events import ORCHESTRATOR_COMPLETE
 from amplifier_core.models import HookResult
 from amplifier_core.mount_plan import MountPlan
 from amplifier_foundation.costs import bridge_child_cost
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
     from .prepared_bundle import PreparedBundle
 
-_COMPLETE = "orchestrator:complete"
 
 SessionCallback = Callable[["AmplifierSession"], Awaitable[None]]
 
@@ -168,7 +168,9 @@ async def _execute(
         completed.update(data)
         return HookResult()
 
-    unregister = session.coordinator.hooks.register(_COMPLETE, capture, priority=999, name="_spawn_completion_capture")
+    unregister = session.coordinator.hooks.register(
+        ORCHESTRATOR_COMPLETE, capture, priority=999, name="_spawn_completion_capture"
+    )
     try:
         if parse_mentions(instruction):
             resolver = BaseMentionResolver(namespaces_of(effective), working_dir)

@@ -8,15 +8,14 @@ from typing import Any
 
 from amplifier_core import ChatResponse, LLMError, TextBlock, ToolCall, ToolResult, llm_errors
 from amplifier_core.utils.tool_messages import calls_in
+from amplifier_kit.loops.steering import STEERING_INJECTED
 from amplifierd.exceptions import ReplayError
 from amplifierd.session_store.protocol import Message, SessionStore, StoredEvent
 from amplifierd.session_store.record import SessionRecord
 
+from .budget_layer import BUDGET_EXHAUSTED
+from .receipts import INTENT, OUTCOME
 from .stored_requests import StoredRequest, named, requests
-
-_STEERED = "orchestrator:steering_injected"
-_EXHAUSTED = "budget:exhausted"
-_INTENT, _OUTCOME = "tool:intent", "tool:outcome"
 
 
 @dataclass(frozen=True)
@@ -169,7 +168,7 @@ def _refused(
     """Return the results of calls that did not run in a turn that a limit ended."""
     later = [request.seq for request in kept if request.seq > mine[-1].seq]
     end = min(later, default=None)
-    seqs = [seq for seq, _ in named([*events], _EXHAUSTED) if seq > mine[0].seq and (end is None or seq < end)]
+    seqs = [seq for seq, _ in named([*events], BUDGET_EXHAUSTED) if seq > mine[0].seq and (end is None or seq < end)]
     if not seqs:
         return {}
     results = (
@@ -181,7 +180,7 @@ def _refused(
 def _steering(mine: Sequence[StoredRequest], events: Sequence[StoredEvent]) -> dict[str, tuple[str, ...]]:
     """Return what was said during a turn, by the request that was being answered then."""
     said: dict[str, tuple[str, ...]] = {}
-    for seq, data in named([*events], _STEERED):
+    for seq, data in named([*events], STEERING_INJECTED):
         before = [request for request in mine if request.seq < seq]
         after = [request for request in mine if request.seq > seq]
         if before and after:
@@ -192,9 +191,9 @@ def _steering(mine: Sequence[StoredRequest], events: Sequence[StoredEvent]) -> d
 
 def _calls(events: Sequence[StoredEvent]) -> dict[str, RecordedCall]:
     calls: dict[str, RecordedCall] = {}
-    for _, data in named([*events], _INTENT):
+    for _, data in named([*events], INTENT):
         calls[str(data.get("tool_call_id"))] = RecordedCall(str(data.get("tool_name")), str(data.get("input_hash")))
-    for _, data in named([*events], _OUTCOME):
+    for _, data in named([*events], OUTCOME):
         call_id = str(data.get("tool_call_id"))
         if call_id in calls:
             calls[call_id] = RecordedCall(calls[call_id].tool_name, calls[call_id].input_hash, data)
