@@ -12,7 +12,8 @@ from .exceptions import InvalidLimitsError
 from .wrong_values import in_words
 
 
-def _no_boolean(value: Any) -> Any:
+def no_boolean(value: Any) -> Any:
+    """Return a number; pydantic would take True for 1."""
     if isinstance(value, bool):
         raise ValueError("must be a number")  # noqa: TRY004 - pydantic turns only ValueError into an issue
     return value
@@ -28,7 +29,7 @@ def _as_float(value: Decimal) -> float:
     return float(value)
 
 
-_Number = BeforeValidator(_no_boolean)
+_Number = BeforeValidator(no_boolean)
 Money = Annotated[
     Decimal,
     BeforeValidator(_exact),

@@ -26,7 +26,7 @@ from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSett
 
 from .exceptions import InvalidSettingError
 from .identifiers import ProfileId
-from .limits import Limits
+from .limits import Limits, no_boolean
 from .settings_layers import Layer, keys_of, read_environment, read_file
 from .store_address import StoreAddress
 from .wrong_values import in_words
@@ -47,12 +47,6 @@ TOKEN_ITEM = re.compile(
 TOKEN_FORM = "name:scope:sha256:<hex>, the scope read, run or admin, the hash that of the token"
 
 _LABEL = r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}"
-
-
-def _no_boolean(value: Any) -> Any:
-    if isinstance(value, bool):
-        raise ValueError("must be a number")  # noqa: TRY004 - pydantic turns only ValueError into an issue
-    return value
 
 
 def _off(value: Any) -> Any:
@@ -105,9 +99,9 @@ def _checked_labels(labels: dict[str, str]) -> dict[str, str]:
     return labels
 
 
-Whole = Annotated[int, BeforeValidator(_no_boolean)]
+Whole = Annotated[int, BeforeValidator(no_boolean)]
 AtLeastOne = Annotated[Whole, Field(ge=1)]
-Seconds = Annotated[float, BeforeValidator(_no_boolean), Field(gt=0)]
+Seconds = Annotated[float, BeforeValidator(no_boolean), Field(gt=0)]
 AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
 Texts = tuple[str, ...]
 Store = Annotated[
@@ -171,7 +165,7 @@ class CheckpointSettings(Section):
 
 
 class SessionSettings(Section):
-    idle_unload_minutes: Annotated[float, BeforeValidator(_no_boolean), Field(gt=0)] = Field(
+    idle_unload_minutes: Annotated[float, BeforeValidator(no_boolean), Field(gt=0)] = Field(
         default=60, description="minutes until the modules of an idle session are unloaded"
     )
     max_loaded: AtLeastOne = Field(
@@ -180,10 +174,10 @@ class SessionSettings(Section):
     max_queue: AtLeastOne = Field(default=32, description="prompts that may wait while a turn runs")
     max_spawn_depth: AtLeastOne = Field(default=5, description="how deep agents may delegate")
     turn_timeout_seconds: Seconds | None = Field(default=None, description="time limit for a turn")
-    retention_days: Annotated[float, BeforeValidator(_no_boolean), Field(ge=0)] | None = Field(
+    retention_days: Annotated[float, BeforeValidator(no_boolean), Field(ge=0)] | None = Field(
         default=None, description="days until a running daemon, or a cleanup, removes ended sessions"
     )
-    trash_days: Annotated[float, BeforeValidator(_no_boolean), Field(ge=0)] = Field(
+    trash_days: Annotated[float, BeforeValidator(no_boolean), Field(ge=0)] = Field(
         default=30, description="days in which deleted sessions can be restored; 0 deletes permanently"
     )
     on_takeover: Literal["ask", "continue", "stop"] = Field(
@@ -207,7 +201,7 @@ class StreamSettings(Section):
 
 class WorkerSettings(Section):
     max_processes: AtLeastOne = Field(default=32, description="most worker processes")
-    idle_minutes: Annotated[float, BeforeValidator(_no_boolean), Field(gt=0)] = Field(
+    idle_minutes: Annotated[float, BeforeValidator(no_boolean), Field(gt=0)] = Field(
         default=15, description="minutes until a worker process without loaded sessions ends"
     )
     memory_limit_mb: AtLeastOne = Field(
