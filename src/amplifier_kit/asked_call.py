@@ -7,9 +7,12 @@ it asks; the code that answers in the same task finds it with `find_asked_call`.
 
 from __future__ import annotations
 
+import json
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Literal
+
+from amplifier_core.interfaces import ApprovalRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,13 @@ class asking_about:
 
     def __exit__(self, *error: object) -> None:
         _asked.reset(self._token)
+
+
+def shown_details(request: ApprovalRequest) -> str:
+    """Return what a question shows beside an action, which names a command but not the input of other tools."""
+    if not request.details or request.action.startswith("Execute:"):
+        return ""
+    return "\n" + json.dumps(request.details, ensure_ascii=False, indent=2, default=repr)
 
 
 def find_asked_call() -> AskedCall | None:

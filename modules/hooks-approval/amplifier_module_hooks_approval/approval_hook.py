@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +13,7 @@ from amplifier_core.interfaces import ApprovalProvider, ApprovalRequest
 from amplifier_core.tool_interception import is_covered
 from amplifier_core.utils import json_safe
 from amplifier_kit.approval import ApprovalGate, find_gate, is_asked_afterwards, own_copy
-from amplifier_kit.asked_call import AskedCall, asking_about
+from amplifier_kit.asked_call import AskedCall, asking_about, shown_details
 from amplifier_kit.consent import Consent, Consents
 from amplifier_kit.mounting import find_capability, hook_registry, session_id_of
 from amplifier_kit.tools.effects import effects_of
@@ -265,7 +264,7 @@ class ApprovalHook:
     def _question(self, request: ApprovalRequest) -> HookResult:
         question = HookResult(
             action="ask_user",
-            approval_prompt=f"{request.action} (risk: {request.risk_level}){_details(request)}",
+            approval_prompt=f"{request.action} (risk: {request.risk_level}){shown_details(request)}",
             approval_default="allow" if self.settings.continues_on_timeout else "deny",
         )
         return (
@@ -294,13 +293,6 @@ class ApprovalHook:
     async def _emit(self, event: str, call: GuardedCall, payload: dict[str, Any]) -> None:
         if self._hooks is not None and hasattr(self._hooks, "emit"):
             await self._hooks.emit(event, {"tool_name": call.tool_name, **payload, "tool_call_id": call.tool_call_id})
-
-
-def _details(request: ApprovalRequest) -> str:
-    """Return what a question shows besides the action, which names a command but not the input of other tools."""
-    if not request.details or request.action.startswith("Execute:"):
-        return ""
-    return "\n" + json.dumps(request.details, ensure_ascii=False, indent=2, default=repr)
 
 
 def _failed(error: BaseException) -> Verdict:

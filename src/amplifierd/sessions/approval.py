@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import uuid
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,7 @@ from typing import Any, Literal
 
 from amplifier_core.interfaces import ApprovalRequest
 from amplifier_kit.approval import fingerprint
-from amplifier_kit.asked_call import AskedCall
+from amplifier_kit.asked_call import AskedCall, shown_details
 from amplifier_kit.tools.effects import ALL_EFFECTS, suggested_effects
 from amplifierd.exceptions import ApprovalDecisionError
 from amplifierd.session_store.record import now
@@ -107,7 +106,7 @@ class Approval:
                 **known,
                 "action": request.action,
                 "risk_level": request.risk_level,
-                "prompt": f"{request.action} (risk: {request.risk_level}){_shown(request)}",
+                "prompt": f"{request.action} (risk: {request.risk_level}){shown_details(request)}",
                 "options": (_ONCE, _ALWAYS, _NO) if known["remember_key"] else (_ONCE, _NO),
                 "timeout": _usable(request.timeout),
                 "input": request.details,
@@ -198,13 +197,6 @@ def _guessed_of(request: ApprovalRequest) -> dict[str, Any]:
     name = request.tool_name
     key = f"{name}={fingerprint(request.details)}" if request.details else name
     return {"tool_name": name, "identity": name, "effects": suggested_effects(name), "remember_key": key}
-
-
-def _shown(request: ApprovalRequest) -> str:
-    """Return what a question shows beside an action, which names a command but not the input of other tools."""
-    if not request.details or request.action.startswith("Execute:"):
-        return ""
-    return "\n" + json.dumps(request.details, ensure_ascii=False, indent=2, default=repr)
 
 
 def _usable(timeout: float | None) -> float | None:
