@@ -115,7 +115,8 @@ soak: install ## Kill sessions, commands, a loaded daemon and a cluster, and che
 	@$(VENV)/bin/python tests/stand_ins/cluster_gate.py --rounds 100
 	@$(VENV)/bin/python tests/stand_ins/cluster_soak.py --sessions 200 --minutes 10
 
-fuzz: install ## Send the daemon thousands of random requests
+fuzz: install ## Try every property with hundreds of random values, and send the daemon thousands of random requests
+	@$(VENV)/bin/python -m pytest -q -m hypothesis --hypothesis-profile fuzz
 	@AMPLIFIER_FUZZ_EXAMPLES=300 $(VENV)/bin/python -m pytest -q tests/daemon/http/test_fuzz.py tests/daemon/http/every_operation/test_all_events.py
 
 clean: ## Remove the virtual environments, build results and caches

@@ -19,7 +19,8 @@ sys.path.append(str(Path(__file__).parent / "stand_ins"))
 import warm_python
 from forked_run import ForkedRun
 
-settings.register_profile("suite", derandomize=True, deadline=None, max_examples=50)
+settings.register_profile("suite", derandomize=True, deadline=None, max_examples=30)
+settings.register_profile("fuzz", deadline=None, max_examples=500)  # make fuzz
 settings.register_profile("explore", deadline=None, max_examples=5_000)  # pytest --hypothesis-profile explore
 settings.load_profile("suite")
 

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-EXAMPLES = int(os.environ.get("AMPLIFIER_FUZZ_EXAMPLES", "4"))
+EXAMPLES = int(os.environ.get("AMPLIFIER_FUZZ_EXAMPLES", "3"))
 IS_LONG = EXAMPLES >= 100
 
 Known = Mapping[str, Sequence[str]]
