@@ -12,6 +12,7 @@ from amplifier_core.exceptions import AmplifierError
 from amplifier_system.tasks import run_to_end
 from amplifierd.exceptions import TurnFailedError
 from amplifierd.live_sessions import SubmittedTurn, TurnRequest
+from amplifierd.session_store.record import state_conflict
 from amplifierd.sessions.client_turns import ClientTurn
 
 from .callers import Caller
@@ -109,6 +110,7 @@ async def completing(
 
     Raises:
         SessionNotFoundError: the caller has no session of that id.
+        SessionStateError: it has not been started, or has ended.
         ProfileNotFoundError: there is no such profile.
     """
     if session_id is None:
@@ -118,7 +120,9 @@ async def completing(
             finally:
                 await run_to_end(running.cancel())
         return
-    await daemon.access.get(caller, session_id)
+    record = await daemon.access.get(caller, session_id)
+    if record.status != "active":
+        raise state_conflict(session_id, record.status, "execute")
     results = "\n\n".join(f"[Result of {name}]\n{text}" for name, text in asked.results)
     bound = replace(
         asked, prompt=results or asked.prompt, history=(), client=replace(asked.client, answers=(), results={})

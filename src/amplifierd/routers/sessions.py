@@ -11,7 +11,7 @@ from pydantic import Field
 from amplifier_sessions.session_query import SORT_FIELDS, matches
 from amplifierd.daemon.daemon import Daemon
 from amplifierd.daemon.profile_edits import checked_profile_id
-from amplifierd.exceptions import RequestRefusedError, SessionStateError
+from amplifierd.exceptions import RequestRefusedError
 from amplifierd.http.dependencies import Admin, Reader, Runner, TheDaemon
 from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import Answer, Body, PageLimit, PageOffset, page_facts, problems
@@ -29,6 +29,7 @@ from amplifierd.session_store.record import (
     WorkingDirScope,
     checked_session_id,
     new_session_id,
+    state_conflict,
 )
 
 router = api_router("/sessions", tags=["sessions"], route_class=IdempotentRoute)
@@ -302,13 +303,14 @@ async def start_session(daemon: TheDaemon, caller: Runner, session_id: SessionId
     if record.status == "created":
         await daemon.live.load(session_id)
     elif record.status != "active":
-        raise SessionStateError(f"session {session_id} is {record.status}", hint="it can be resumed")
+        raise state_conflict(session_id, record.status, "be started")
 
 
 @router.post("/{session_id}/resume", responses=LOADING)
 async def resume_session(daemon: TheDaemon, caller: Runner, session_id: SessionId) -> ResumedSession:
     """Load a session, and make it active again if it had ended."""
-    await daemon.access.get(caller, session_id)
+    if (await daemon.access.get(caller, session_id)).status == "created":
+        raise state_conflict(session_id, "created", "be resumed")
     loaded = await daemon.live.load(session_id)
     record = await daemon.home.sessions.runtime.store.read(session_id)
     known = shown(daemon, record).model_dump()

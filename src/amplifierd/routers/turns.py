@@ -14,7 +14,6 @@ from amplifierd.daemon.callers import Caller
 from amplifierd.daemon.daemon import Daemon
 from amplifierd.daemon.event_filter import EventFilter
 from amplifierd.daemon.session_streams import latest_sequence, session_watch
-from amplifierd.exceptions import SessionStateError
 from amplifierd.http.dependencies import Reader, Runner, TheDaemon
 from amplifierd.http.event_stream import MEDIA_TYPE
 from amplifierd.http.idempotent_route import IdempotentRoute, SubmittingRoute, note_repeated, turn_key
@@ -24,7 +23,7 @@ from amplifierd.http.routers import api_router
 from amplifierd.http.session_answers import LOADING, SessionId
 from amplifierd.http.turn_stream import turn_stream
 from amplifierd.live_sessions import SubmittedTurn, TurnRequest
-from amplifierd.session_store.record import SessionRecord
+from amplifierd.session_store.record import SessionRecord, state_conflict
 
 router = api_router("/sessions/{session_id}", tags=["turns"], route_class=IdempotentRoute)
 submissions = api_router("/sessions/{session_id}", tags=["turns"], route_class=SubmittingRoute)
@@ -215,11 +214,8 @@ async def _ready(daemon: Daemon, caller: Caller, session_id: str, *, auto_resume
         SessionStateError: it has not been started, or has ended.
     """
     record = await daemon.access.get(caller, session_id)
-    if record.status != "active" and not auto_resume:
-        raise SessionStateError(
-            f"session {session_id} is {record.status} and cannot execute",
-            hint="start it" if record.status == "created" else "resume it, or execute with auto_resume",
-        )
+    if record.status == "created" or (record.status != "active" and not auto_resume):
+        raise state_conflict(session_id, record.status, "execute")
     return record
 
 

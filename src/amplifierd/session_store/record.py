@@ -134,6 +134,13 @@ def checked_name(text: str | None) -> str | None:
     return text or None
 
 
+def state_conflict(session_id: str, status: SessionState, action: str) -> SessionStateError:
+    """Return the error of a session whose state does not allow an action; it names those that are allowed."""
+    allowed = {"created": "be started", "active": "execute, or become completed, failed or terminated"}
+    can = allowed.get(status, "be resumed")
+    return SessionStateError(f"session {session_id} is {status} and cannot {action}; it can {can}")
+
+
 def new_session_id() -> str:
     return f"session_{uuid.uuid4().hex}"
 

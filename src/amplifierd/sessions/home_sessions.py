@@ -14,12 +14,11 @@ from amplifierd.documents.merging import merge_sections
 from amplifierd.exceptions import (
     ExecutionInProgressError,
     InvalidTurnError,
-    SessionStateError,
 )
 from amplifierd.plans.agent_choice import AgentChoice
 from amplifierd.plans.request import lay_over_plan
 from amplifierd.session_store.protocol import Hold, Message
-from amplifierd.session_store.record import SessionRecord, checked_session_id
+from amplifierd.session_store.record import SessionRecord, checked_session_id, state_conflict
 from amplifierd.signing_keys import SigningKeys
 
 from .announcements import changes_told
@@ -82,7 +81,7 @@ class Sessions(SessionRemoval):
         It waits for a running turn, or cancels it. Whatever fails leaves the session as it was.
 
         Raises:
-            SessionStateError: the session has ended.
+            SessionStateError: the session was not started, or has ended.
         """
         record = await self._active(session_id)
         equipment, plan = await self._plan_with(record, profile)
@@ -116,7 +115,7 @@ class Sessions(SessionRemoval):
 
         Raises:
             ProviderNotInPlanError: the plan has no such provider.
-            SessionStateError: the session has ended.
+            SessionStateError: the session was not started, or has ended.
         """
         record, choice = await self._active(session_id), AgentChoice(provider, model, effort, max_iterations)
         plan = await self._store.read_plan(session_id)
@@ -132,7 +131,7 @@ class Sessions(SessionRemoval):
     async def _active(self, session_id: str) -> SessionRecord:
         record = await self._read(session_id)
         if record.status != "active":
-            raise SessionStateError(f"session {session_id} is {record.status}", hint="resume it first")
+            raise state_conflict(session_id, record.status, "change its profile or agent")
         return record
 
     async def _switch(

@@ -10,7 +10,7 @@ from amplifier_system.tasks import run_to_end
 from amplifierd.exceptions import SessionStateError
 from amplifierd.limits import Limits
 from amplifierd.session_store.protocol import Hold
-from amplifierd.session_store.record import SessionRecord, SessionState, checked_session_id, now
+from amplifierd.session_store.record import SessionRecord, SessionState, checked_session_id, now, state_conflict
 
 from .announcements import changes_told
 from .between_turns import move
@@ -120,10 +120,7 @@ class SessionChanges(OpenSessions):
         """
         record = await self._read(session_id)
         if status not in ENDED or record.status != "active":
-            raise SessionStateError(
-                f"session {session_id} is {record.status} and cannot become {status}",
-                hint="an active session can become completed, failed or terminated",
-            )
+            raise state_conflict(session_id, record.status, f"become {status}")
         await self._unload(session_id)  # first, so that it delegates nothing any more
         for below in reversed(await self._store.descendants(session_id)):
             if (await self._store.read(below)).status == "active":

@@ -22,10 +22,10 @@ from amplifierd.live_sessions import (
     WorkerState,
 )
 from amplifierd.session_store.json_lines import encoded_for_others
+from amplifierd.session_store.record import state_conflict
 from amplifierd.sessions.compaction import Compaction
 from amplifierd.sessions.equipment import Resolvers
 from amplifierd.sessions.home_sessions import Sessions
-from amplifierd.sessions.open_sessions import ENDED
 from amplifierd.sessions.prompt_queue import DOCUMENT as QUEUE
 from amplifierd.sessions.tree_events import Event, Subscription
 
@@ -166,14 +166,14 @@ class Workers:
         """Have a session in a worker. One that is there may be asked whatever waits for its lock.
 
         Raises:
-            SessionStateError: it has ended, and being asked something does not make it go on.
+            SessionStateError: it was not started or has ended, and being asked something does not make it go on.
         """
         if (placed := self._placement.find(session_id)) is not None:
             return placed
         async with self._placement.alone(session_id):
             status = (await asyncio.to_thread(self._sessions.get, session_id)).status
-            if status in ENDED:
-                raise SessionStateError(f"session {session_id} is {status}", hint="resume it first")
+            if status != "active":
+                raise state_conflict(session_id, status, "be asked that")
             return await self._placement.load(session_id)
 
     # --- turns

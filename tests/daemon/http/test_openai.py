@@ -195,6 +195,20 @@ def test_a_header_binds_a_stored_session_which_keeps_its_turns(client: openai.Op
     assert httpx2.get(f"{url}/api/v1/status", headers=token).json()["queues"]["subscribers"] == 0
 
 
+@pytest.mark.parametrize("is_started", [True, False])
+def test_a_session_that_cannot_execute_is_refused(client: openai.OpenAI, home: Home, is_started: bool) -> None:
+    record = asyncio.run(home.sessions.create("foundation/offline", start=is_started))
+    if is_started:
+        record = asyncio.run(home.sessions.end(record.session_id))
+    with pytest.raises(openai.ConflictError):
+        client.chat.completions.create(
+            model="foundation/offline",
+            messages=[{"role": "user", "content": "list files"}],
+            extra_headers={"X-Amplifier-Session": record.session_id},
+        )
+    assert home.sessions.get(record.session_id).status == record.status
+
+
 def test_who_has_no_token_gets_an_error_of_openais_shape(url: str) -> None:
     stranger = openai.OpenAI(base_url=f"{url}/v1", api_key="wrong", max_retries=0)
     with stranger, pytest.raises(openai.AuthenticationError):

@@ -151,6 +151,23 @@ def test_a_session_that_was_not_started_is_started(admin: httpx2.Client, work: P
     assert admin.get(f"/sessions/{session_id}").json()["status"] == "active"
 
 
+def test_a_session_that_was_not_started_waits_for_its_start(admin: httpx2.Client, work: Path) -> None:
+    path = f"/sessions/{create(admin, work, start=False)}"
+
+    answers = [
+        admin.post(f"{path}/resume"),
+        admin.post(f"{path}/execute", json={"prompt": "Go.", "auto_resume": True}),
+        admin.post(f"{path}/steer", json={"content": "Left!"}),
+        admin.patch(path, json={"status": "completed"}),
+        admin.get(f"{path}/tools"),
+    ]
+
+    assert {code(answer) for answer in answers} == {(409, "session-state-conflict")}
+    assert all("is created and cannot" in answer.json()["detail"] for answer in answers)
+    assert all("can be started" in answer.json()["detail"] for answer in answers)
+    assert admin.get(path).json()["status"] == "created"
+
+
 def test_an_ended_session_is_resumed(admin: httpx2.Client, work: Path) -> None:
     session_id = create(admin, work)
     admin.patch(f"/sessions/{session_id}", json={"status": "completed"})
