@@ -113,7 +113,7 @@ async def test_a_chain_of_processes_that_fork_and_exit_is_ended(
     arguments = [sys.executable, "-S", "-c", CHAIN, str(heart), str(leaves_group), str(pause_s)]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     tree = await ProcessTree.start(arguments, environment=dict(os.environ), **quiet)
-    assert await wait_for(lambda: heart.exists() and heart.stat().st_size > 0, timeout=5)
+    assert await wait_for(lambda: heart.exists() and heart.stat().st_size > 0, timeout=30)
 
     await (tree.end(0) if ending == "end" else tree.kill())
 
@@ -157,7 +157,7 @@ async def test_a_child_is_asked_to_stop_before_it_is_killed() -> None:
 async def test_a_child_that_ends_is_reaped_though_nobody_waits() -> None:
     tree = await start("exit 3")
 
-    assert await wait_for(lambda: tree.returncode is not None, timeout=5)
+    assert await wait_for(lambda: tree.returncode is not None, timeout=30)
 
     assert not is_alive(tree.pid)
     assert await tree.wait() == 3

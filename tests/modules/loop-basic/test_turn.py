@@ -70,7 +70,7 @@ class TestParallelTools:
         ended, second_done = list[str](), asyncio.Event()
 
         async def first(_: Any) -> str:
-            await asyncio.wait_for(second_done.wait(), timeout=5)
+            await asyncio.wait_for(second_done.wait(), timeout=30)
             ended.append("first")
             return "first"
 

@@ -101,7 +101,7 @@ class TestTools:
         second_done = asyncio.Event()
 
         async def first(_: Any) -> str:
-            await asyncio.wait_for(second_done.wait(), timeout=5)
+            await asyncio.wait_for(second_done.wait(), timeout=30)
             return "first"
 
         def second(_: Any) -> str:

@@ -49,7 +49,7 @@ async def test_a_timeout_is_told_once(shell: Any) -> None:
 
 async def test_a_cancellation_is_told_once(shell: Any) -> None:
     running = asyncio.create_task(shell.run("sleep 60"))
-    assert await wait_for(lambda: shell.told(STARTED) != [], timeout=5)
+    assert await wait_for(lambda: shell.told(STARTED) != [], timeout=30)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 

@@ -191,7 +191,7 @@ async def test_a_cancelled_command_leaves_nothing(shell: Any, started: Any) -> N
 @needs_sandbox
 async def test_a_background_command_ends_at_cleanup_and_its_log_can_be_read(shell: Any, started: Any) -> None:
     output = await shell.output("echo begun; (setsid sleep 60 &); sleep 60", run_in_background=True)
-    assert await wait_for(lambda: Path(output["log_file"]).read_text() == "begun\n", timeout=5)
+    assert await wait_for(lambda: Path(output["log_file"]).read_text() == "begun\n", timeout=30)
 
     assert (await shell.output(f"cat {output['log_file']}"))["stdout"] == "begun\n"
     assert "kill" not in output["note"]
