@@ -26,6 +26,8 @@ __all__ = ["AmplifierSession"]
 
 logger = logging.getLogger(__name__)
 
+_kernel_emit = HookRegistry.emit
+
 
 class AmplifierSession:
     """Mounts the modules of a plan, runs prompts on them, and ends them.
@@ -224,7 +226,7 @@ class AmplifierSession:
 
 def _may_be_heard(hooks: Any, event: str) -> bool:
     """Say whether anyone listens; a stand-in for the registry, or for its `emit`, always does."""
-    is_ours = isinstance(hooks, HookRegistry) and getattr(hooks.emit, "__func__", None) is HookRegistry.emit
+    is_ours = isinstance(hooks, HookRegistry) and getattr(hooks.emit, "__func__", None) is _kernel_emit
     return not is_ours or hooks.has_handlers(event)
 
 

@@ -12,7 +12,7 @@ from unittest.mock import AsyncMock
 import pytest
 
 import amplifier_core.llm_errors
-from amplifier_core import AmplifierSession, HookResult, ModuleLoader
+from amplifier_core import AmplifierSession, HookRegistry, HookResult, ModuleLoader
 from amplifier_core.llm_errors import LLMError
 
 Listen = Callable[..., list[tuple[str, dict[str, Any]]]]
@@ -130,6 +130,23 @@ async def test_a_stand_in_for_the_registry_is_given_the_plan(started: Started) -
 
     event, payload = emitted.await_args_list[0].args
     assert (event, payload["config"]) == ("session:start", session.config)
+
+
+async def test_an_emit_that_replaces_the_one_of_the_class_is_given_the_plan(
+    started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await started()
+    emitted: list[tuple[str, Any]] = []
+
+    async def emit(self: HookRegistry, event: str, data: Any) -> HookResult:
+        emitted.append((event, data))
+        return HookResult()
+
+    monkeypatch.setattr(HookRegistry, "emit", emit)
+
+    await session.execute("hello")
+
+    assert [(event, data["config"]) for event, data in emitted[:1]] == [("session:start", session.config)]
 
 
 @pytest.mark.parametrize("form", [dict, MappingProxyType])
