@@ -6,7 +6,6 @@ from amplifier_system.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .deduplicator import ContentDeduplicator
-    from .directory_listing import format_directory_listing
     from .loader import (
         expand_mentions_in_instruction,
         format_context_block,
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from .parser import parse_mentions
     from .protocol import MentionResolverProtocol
     from .resolver import BaseMentionResolver
+    from .utils import format_directory_listing
 
 __all__ = [
     "BaseMentionResolver",
@@ -39,6 +39,6 @@ __getattr__ = lazy_names(
         ".parser": ("parse_mentions",),
         ".protocol": ("MentionResolverProtocol",),
         ".resolver": ("BaseMentionResolver",),
-        ".directory_listing": ("format_directory_listing",),
+        ".utils": ("format_directory_listing",),
     },
 )

@@ -15,10 +15,10 @@ from amplifier_foundation.io.files import read_patiently
 from amplifier_system.policy import default_policy
 
 from .deduplicator import ContentDeduplicator
-from .directory_listing import format_directory_listing
 from .models import ContextFile, MentionResult
 from .parser import parse_mentions
 from .protocol import MentionResolverProtocol, ReadPolicy
+from .utils import format_directory_listing
 
 logger = logging.getLogger(__name__)
 
