@@ -44,6 +44,8 @@ class BaseMentionResolver:
         if colon:
             bundle = self.bundles.get(namespace)
             return bundle.resolve_context_path(rest) if bundle is not None else None
+        if body == "~":  # a sign in the text, not a wish to see the whole home directory
+            return None
         try:
             return self._find_below(Path(body).expanduser(), relative_to)
         except (OSError, RuntimeError, ValueError):  # no such home, a name too long, a forbidden character
