@@ -58,11 +58,12 @@ def _directory_of(import_name: str) -> Path | None:
 
 
 def _directory_of_distribution(name: str) -> Path | None:
-    """Return the package that a distribution of another name brings, the first if it brings several."""
+    """Return the package that a distribution of another name brings: of several the first that is public."""
     try:
         distribution = importlib.metadata.distribution(name)
     except (importlib.metadata.PackageNotFoundError, ValueError):
         return None
     listed = (distribution.read_text("top_level.txt") or "").split()
     tops = listed or sorted({file.parts[0] for file in distribution.files or () if file.name == "__init__.py"})
-    return next((directory for top in tops if (directory := _directory_of(top)) is not None), None)
+    public_first = sorted(tops, key=lambda top: top.startswith("_"))
+    return next((directory for top in public_first if (directory := _directory_of(top)) is not None), None)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import amplifier_core
 from amplifier_foundation.exceptions import RefResolutionError
@@ -148,6 +149,10 @@ async def test_a_name_is_an_installed_package(sources: Sources, name: str) -> No
     resolved = await sources.resolve(name)
 
     assert (resolved.kind, (resolved.path / "__init__.py").is_file()) == ("installed", True)
+
+
+async def test_a_distribution_is_its_public_package(sources: Sources) -> None:
+    assert (await sources.resolve("PyYAML")).path == Path(yaml.__file__).parent
 
 
 async def test_a_name_may_have_a_path_in_the_package(sources: Sources) -> None:
