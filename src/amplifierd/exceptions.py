@@ -67,6 +67,7 @@ AmplifierError
     ├── QueueFullError                      caller: too many prompts wait
     ├── PromptRemovedError                  caller: the prompt was taken out of the queue
     ├── TurnDeadlineError                   caller: the turn did not begin in time
+    ├── TurnTimeoutError                    caller: the turn took too long (also a TimeoutError)
     ├── NothingToSteerError                 caller: no turn is running
     ├── SteeringUnsupportedError            author of the loop: it takes no steering
     ├── TurnFailedError                     the one whom the problem of the turn names
@@ -154,6 +155,7 @@ __all__ = [
     "TrustError",
     "TurnDeadlineError",
     "TurnFailedError",
+    "TurnTimeoutError",
     "UnauthorizedError",
     "UnsafeBindError",
 ]
@@ -456,6 +458,10 @@ class PromptRemovedError(ExecutionError):
 
 class TurnDeadlineError(ExecutionError):
     """A turn that had to begin by a certain time did not, and never will."""
+
+
+class TurnTimeoutError(ExecutionError, TimeoutError):
+    """A turn took longer than it may, and was ended."""
 
 
 class NothingToSteerError(ExecutionError):

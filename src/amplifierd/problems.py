@@ -85,6 +85,7 @@ PROBLEMS: Mapping[type[BaseException], Problem] = {
     ours.ExecutionInProgressError: Problem(409, "execution-in-progress", retryable=True),
     ours.PromptRemovedError: Problem(499, "aborted"),
     ours.TurnDeadlineError: Problem(504, "execution-timeout", retryable=True),
+    ours.TurnTimeoutError: Problem(504, "execution-timeout", retryable=True),
     ours.QueueFullError: Problem(429, "queue-full", retryable=True),
     ours.NothingToSteerError: Problem(409, "nothing-to-steer"),
     ours.SteeringUnsupportedError: Problem(409, "steering-unsupported"),

@@ -251,16 +251,18 @@ class ExecutionRunner:
         metadata: Mapping[str, Any] | None = None,
         *,
         images: Sequence[Mapping[str, Any]] = (),
+        limit: asyncio.Timeout | None = None,
     ) -> TurnResult:
         """Run one turn. What goes wrong in it is in the result; the session stays usable.
 
         Raises:
+            TurnTimeoutError: it was cancelled by `limit`, inside which the caller waits for it.
             ExecutionInProgressError: a turn is running.
             HoldLostError: another process has taken the session over.
         """
         async with self.working():
             self.turn += 1
-            self._running = Turn(self, self.turn, correlation_id)
+            self._running = Turn(self, self.turn, correlation_id, limit)
             try:
                 return await self._running.run(prompt, metadata, images)
             finally:

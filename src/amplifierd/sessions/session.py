@@ -101,7 +101,7 @@ class Session:
         deadline_s: float | None = None,
         timeout_s: float | None = None,
     ) -> TurnResult:
-        """Run a prompt to its end. With `queue` it waits for a running turn; after `timeout_s` it is cancelled.
+        """Run a prompt to its end. With `queue` it waits for a running turn; after `timeout_s` it is ended.
 
         Of prompts that wait, the one with the highest `priority` is next; one that has waited for `deadline_s` is given
         up.
@@ -112,7 +112,7 @@ class Session:
             ExecutionInProgressError: a turn is running, and `queue` is not set.
             QueueFullError: too many prompts wait.
             TurnDeadlineError: it did not begin within `deadline_s`.
-            TimeoutError: it took longer than `timeout_s`; the session stays usable.
+            TurnTimeoutError: it took longer than `timeout_s`; the session stays usable.
             HoldLostError: another process has taken the session over.
             SessionStateError: the session is closed.
         """
@@ -157,11 +157,11 @@ class Session:
     ) -> TurnResult:
         if timeout_s is None:
             timeout_s = self._runner.runtime.settings.sessions.turn_timeout_seconds
-        async with asyncio.timeout(timeout_s):
+        async with asyncio.timeout(timeout_s) as limit:
             if client is None:
-                return await self._runner.execute(prompt, correlation_id, metadata, images=images)
+                return await self._runner.execute(prompt, correlation_id, metadata, images=images, limit=limit)
             async with self._runner.client_turns.turn(await self.load(), client) as handed:
-                result = await self._runner.execute(prompt, correlation_id, metadata, images=images)
+                result = await self._runner.execute(prompt, correlation_id, metadata, images=images, limit=limit)
             return replace(result, client_calls=tuple(handed), finish_reason=finish_reason(result, handed))
 
     def _require_open(self) -> None:

@@ -19,6 +19,7 @@ from amplifierd.exceptions import (
     MemberFencedError,
     SessionError,
     StoreUnavailableError,
+    TurnTimeoutError,
 )
 from amplifierd.problems import INTERNAL, find_problem, problem_document
 from amplifierd.session_store.record import now
@@ -41,10 +42,12 @@ _STORE_PATIENCE_S = 60.0
 class Turn:
     """Runs one prompt with the parts of its runner, which calls `run` once."""
 
-    def __init__(self, runner: ExecutionRunner, number: int, correlation_id: str | None) -> None:
+    def __init__(
+        self, runner: ExecutionRunner, number: int, correlation_id: str | None, limit: asyncio.Timeout | None = None
+    ) -> None:
         self.number = number
         self.correlation_id = correlation_id or f"prompt_{runner.session_id}_{number}"
-        self._runner = runner
+        self._runner, self._limit = runner, limit
         self._session_id = runner.session_id
         self._patience = runner.runtime.patience
         self._task: asyncio.Task[str] | None = None
@@ -63,7 +66,7 @@ class Turn:
             runner.kernel.reset_cancellation()
         status, response, error = await self._attempt(prompt, metadata, images)
         result = await run_to_end(self._end(status, response, error))
-        if isinstance(error, HoldLostError | asyncio.CancelledError):
+        if isinstance(error, HoldLostError | TurnTimeoutError | asyncio.CancelledError):
             raise error
         if self._lost is not None:  # its new holder tells how the turn ended
             raise self._lost
@@ -103,7 +106,7 @@ class Turn:
             await run_to_end(self._save_prompt(prompt, metadata))
             await self._prepare(prompt, images)
         except asyncio.CancelledError as error:
-            return "cancelled", "", error
+            return self._cancelled(error)
         except SessionError:
             runner.transcript.is_behind = True
             raise
@@ -116,13 +119,24 @@ class Turn:
             if runner.journal.lost is not None:
                 return "failed", "", runner.journal.lost
             own = asyncio.current_task()
-            return "cancelled", "", error if own is not None and own.cancelling() else None
+            return self._cancelled(error) if own is not None and own.cancelling() else ("cancelled", "", None)
         except Exception as error:  # noqa: BLE001 - whatever modules raise ends the turn, not the session
             self._log_failure(error)
             if runner.journal.lost is not None:
                 return "failed", "", runner.journal.lost
             return ("cancelled", "", None) if runner.kernel.is_cancelled else ("failed", "", error)
         return ("cancelled" if runner.kernel.is_cancelled else "completed"), response, None
+
+    def _cancelled(self, error: asyncio.CancelledError) -> tuple[TurnStatus, str, BaseException]:
+        """Say how a turn ended for which no one waits any more: its time was up, or its caller left."""
+        ends_at = self._limit.when() if self._limit is not None else None
+        if ends_at is None or asyncio.get_running_loop().time() < ends_at:
+            return "cancelled", "", error
+        late = TurnTimeoutError(
+            f"turn {self.number} of session {self._session_id} took longer than it may",
+            hint="allow it more time: timeout_seconds of the request, or the setting sessions.turn_timeout_seconds",
+        )
+        return "failed", "", late
 
     def _log_failure(self, error: Exception) -> None:
         """Log why a turn failed; of an error that clients are told nothing about, everything."""
@@ -199,7 +213,7 @@ class Turn:
             finish_reason=FINISH_REASON if runner.budget.exhausted else runner.summary.finish_reason,
             usage=runner.budget.turn_total.to_json(),
             tool_calls=runner.summary.tool_calls,
-            error=None if error is None else self._problem(error),
+            error=None if error is None or isinstance(error, asyncio.CancelledError) else self._problem(error),
         )
         await self._conclude(result)
         return result

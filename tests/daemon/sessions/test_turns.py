@@ -214,6 +214,22 @@ async def test_a_turn_that_takes_too_long_is_cancelled(home: Home, work: Path, t
     assert result.status == "completed"
 
 
+async def test_a_turn_whose_caller_leaves_is_cancelled_and_leaves_no_error(
+    home: Home, work: Path, tmp_path: Path
+) -> None:
+    async with home.sessions.open(**Agent([SLOW]).source(home, "plan", tmp_path), working_dir=work) as session:
+        running = asyncio.create_task(session.execute("Wait"))
+        async for event in session.subscribe():
+            if event["event"] == "provider:request":
+                break
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    (done,) = [event for event in home.sessions.events(session.session_id) if event["event"] == "execution:done"]
+    assert (done["data"]["status"], done["data"].get("error")) == ("cancelled", None)
+    assert home.sessions.get(session.session_id).last_error is None
+
+
 async def test_a_session_that_cannot_start_leaves_nothing(home: Home, work: Path, tmp_path: Path, kind: Kind) -> None:
     agent = Agent(orchestrator="loop-nowhere")
 

@@ -104,7 +104,8 @@ async def test_a_turn_that_took_too_long_is_told_to_have_ended_once(bench: Worke
     with pytest.raises(TimeoutError):
         await bench.result(submitted)
 
-    assert bench.end_of(submitted)["status"] == "cancelled"
+    end = bench.end_of(submitted)
+    assert (end["status"], end["error"]["code"]) == ("failed", "execution-timeout")
 
 
 async def test_a_module_that_blocks_holds_up_its_own_worker_only(bench: WorkerBench) -> None:

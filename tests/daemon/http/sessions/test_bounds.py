@@ -16,7 +16,12 @@ from session_requests import SLOW, WRITE, code, create, execute, submit, watch_u
 def test_a_turn_that_takes_too_long_is_ended(admin: httpx2.Client, work: Path) -> None:
     session_id = create(admin, work, SLOW, "Here.")
 
-    assert code(execute(admin, session_id, timeout_seconds=0.3)) == (504, "execution-timeout")
+    late = execute(admin, session_id, timeout_seconds=0.3)
+    assert (code(late), "took longer than it may" in late.json()["detail"]) == ((504, "execution-timeout"), True)
+    done = admin.get(f"/sessions/{session_id}/events", params={"event_type": "execution:done"}).json()["events"]
+    assert [one["data"]["status"] for one in done] == ["failed"]
+    assert done[0]["data"]["error"] == admin.get(f"/sessions/{session_id}").json()["last_error"]
+    assert done[0]["data"]["error"]["code"] == "execution-timeout"
     assert execute(admin, session_id).json()["response"] == "Here."
     assert execute(admin, session_id, timeout_seconds=0).status_code == 422
 
