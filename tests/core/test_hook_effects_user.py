@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,22 +12,10 @@ import pytest
 
 from amplifier_core.approval import ApprovalTimeoutError
 from amplifier_core.coordinator import ModuleCoordinator
-from amplifier_core.models import ContextInjection, HookResult
+from amplifier_core.models import HookResult
 
-
-class Context:
-    """Keeps messages; `add_message` is a coroutine function."""
-
-    def __init__(self) -> None:
-        self.messages: list[dict[str, Any]] = []
-
-    async def add_message(self, message: dict[str, Any]) -> None:
-        await asyncio.sleep(0)
-        self.messages.append(message)
-
-    @property
-    def contents(self) -> list[str]:
-        return [message["content"] for message in self.messages]
+sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
+from injections import Context, Display, injecting
 
 
 class Approvals:
@@ -40,14 +30,6 @@ class Approvals:
         if isinstance(self.decision, BaseException):
             raise self.decision
         return self.decision
-
-
-class Display:
-    def __init__(self) -> None:
-        self.shown: list[tuple[Any, ...]] = []
-
-    def show_message(self, *arguments: Any) -> None:
-        self.shown.append(arguments)
 
 
 class AsyncDisplay(Display):
@@ -66,11 +48,6 @@ def coordinator(context: Context) -> ModuleCoordinator:
     coordinator = ModuleCoordinator()
     coordinator.mount_points["context"] = context
     return coordinator
-
-
-def injecting(*contents: str, **fields: Any) -> HookResult:
-    items = [ContextInjection(content=content) for content in contents]
-    return HookResult(action="inject_context", context_injections=items, **fields)
 
 
 ALLOWED = HookResult(action="continue")
