@@ -1,4 +1,4 @@
-"""The template of workers, on Linux: `python -m amplifierd.workers.template FD DAEMON_PID MARKER [MODULE…]`.
+"""The template of workers, on Linux: `python -m amplifierd.workers.template [MODULE…] FD DAEMON_PID MARKER`.
 
 It imports once what every worker needs, and these modules, and forks a worker whenever the daemon asks for one at FD.
 An order is one message: the worker's `marker` and `environment` as JSON and, as descriptors, its connection and where
@@ -55,7 +55,7 @@ class _Order:
 
 
 def main(arguments: list[str]) -> None:
-    descriptor, daemon_pid, marker, *further = arguments
+    *further, descriptor, daemon_pid, marker = arguments
     channel = socket.socket(fileno=int(descriptor))
     channel.set_inheritable(False)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

@@ -97,7 +97,7 @@ class Template:
         with theirs:
             try:
                 tree = await ProcessTree.start(
-                    [*_command("template", theirs.fileno(), marker), *further],
+                    _command("template", theirs.fileno(), marker, further),
                     environment=worker_environment(os.environ),
                     stdout=subprocess.DEVNULL,
                     stderr=2,
@@ -137,5 +137,7 @@ async def _end(preparing: asyncio.Task[Template]) -> None:
         await (await preparing).end()
 
 
-def _command(program: str, descriptor: int, marker: str) -> list[str]:
-    return [sys.executable, "-m", f"amplifierd.workers.{program}", str(descriptor), str(os.getpid()), marker]
+def _command(program: str, descriptor: int, marker: str, further: Sequence[str] = ()) -> list[str]:
+    """Return a command line that ends with what an orphan is recognised by: see `orphans`."""
+    own = [str(descriptor), str(os.getpid()), marker]
+    return [sys.executable, "-m", f"amplifierd.workers.{program}", *further, *own]

@@ -96,8 +96,9 @@ def _kind(descriptor: Path) -> str:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def start() -> AsyncIterator[WorkerStart]:
-    start = WorkerStart()
+async def start(request: pytest.FixtureRequest) -> AsyncIterator[WorkerStart]:
+    """What starts workers; its parameter are the modules that the home needs."""
+    start = WorkerStart(further=getattr(request, "param", ()))
     yield start
     await start.close()
 
@@ -121,6 +122,7 @@ def others() -> set[int]:
     return templates()
 
 
+@pytest.mark.parametrize("start", [(), ("fractions",)], ids=["as all are", "with a module of its home"], indirect=True)
 async def test_a_forked_worker_is_like_one_that_was_executed(start: WorkerStart) -> None:
     forked, executed = await Started.by(start), await Started.by(WorkerStart(forks=False))
     assert (forked.is_forked, executed.is_forked) == (True, False)
