@@ -76,7 +76,7 @@ async def test_a_moved_branch_is_an_update_and_the_fragment_is_kept(
     assert ((before / "version").read_text(), (after / "version").read_text()) == ("one", "two")
     assert not (await check_bundle_status(bundle, cache_dir)).has_updates
     assert runs(installer) == 2
-    assert len([path for path in (cache_dir / "env").iterdir() if path.is_dir()]) == 2
+    assert len(list((cache_dir / "env").iterdir())) == 2
 
 
 async def test_only_chosen_sources_are_updated_and_dependencies_can_be_left(

@@ -113,7 +113,7 @@ def _stored(state: State, extras: Extras, cache_dir: Path) -> HostPackages:
     directories = tuple(directory for directory, _ in state)
     counted = ["extras", *sorted(extras)] if extras is not None else []
     key = hashlib.sha256("\0".join((sys.version, *directories, *counted)).encode()).hexdigest()[:16]
-    file = cache_dir / "env" / f"host-{key}.json"
+    file = cache_dir / "fingerprints" / f"host-{key}.json"
     listed = json.loads(json.dumps(state))
     stored = read_json(file) or {}
     if stored.get("format_version") == _FORMAT and stored.get("directories") == listed:

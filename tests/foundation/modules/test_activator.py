@@ -36,7 +36,7 @@ def run(command: list[str], cwd: Path | None = None) -> str:
 
 
 def environments(cache_dir: Path) -> list[Path]:
-    return sorted(path for path in (cache_dir / "env").glob("*") if path.is_dir())
+    return sorted((cache_dir / "env").glob("*"))
 
 
 async def test_a_module_its_source_folder_and_its_dependencies_become_importable(

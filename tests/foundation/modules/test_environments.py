@@ -247,3 +247,12 @@ async def test_an_environment_that_is_used_is_not_pruned(
     assert prune(cache_dir).removed == ()
     assert path is not None
     assert path.is_dir()
+
+
+def test_what_is_known_of_the_host_is_not_kept_among_the_environments(cache_dir: Path) -> None:
+    program = PROGRAM.replace("thing>=1", "amplifier-core")
+
+    done = subprocess.run([sys.executable, "-c", program, str(cache_dir)], check=True, capture_output=True, text=True)
+
+    assert done.stdout.strip() == "None"
+    assert not (cache_dir / "env").exists()
