@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from amplifier_core.mount_plan import MountPlan
@@ -32,4 +33,5 @@ def hand_down_guards(parent: Any, child: Any) -> None:
 
 def policy_rules(session: Any) -> Any:
     """Return `session.policy` of a session's plan; a stand-in for a session may have no plan."""
-    return MountPlan(getattr(session, "config", None) or {}).session.get("policy")
+    plan = getattr(session, "config", None)
+    return MountPlan(plan).session.get("policy") if isinstance(plan, Mapping) else None

@@ -1,10 +1,12 @@
 """Sessions of a prepared bundle: what they have, in which order, and what they leave behind."""
 
 import asyncio
+import gc
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock, MagicMock
 
 import pytest
 
@@ -181,6 +183,17 @@ async def test_the_session_class_is_looked_up_when_a_session_is_created(
 
     async with prepared.create_session() as session:
         assert type(session) is Own
+
+
+async def test_a_stand_in_of_coroutines_for_a_session_is_asked_nothing_in_vain(
+    make_bundle: MakeBundle, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared = await make_bundle().prepare(cache_dir=cache_dir)
+    stand_in = AsyncMock(coordinator=MagicMock(mount=AsyncMock()))
+    monkeypatch.setattr(amplifier_core, "AmplifierSession", lambda *_, **__: stand_in)
+
+    assert await prepared.create_session() is stand_in
+    gc.collect()  # what nobody has waited for is reported now
 
 
 class PlainContext:
