@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import Query, Response
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from amplifier_sessions.session_query import SORT_FIELDS, matches
 from amplifierd.daemon.daemon import Daemon
@@ -30,11 +31,27 @@ from amplifierd.session_store.record import (
     checked_session_id,
     new_session_id,
     state_conflict,
+    stored_time,
 )
 
 router = api_router("/sessions", tags=["sessions"], route_class=IdempotentRoute)
 
 Name = Annotated[str, Field(max_length=200)]
+
+
+def _in_utc(moment: datetime) -> datetime:
+    """Return a moment in UTC, in which one without a zone is given.
+
+    Raises:
+        ValueError: it is so early or late that there it has no date.
+    """
+    try:
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("there is no such moment in UTC") from None
+
+
+Since = Annotated[datetime, AfterValidator(_in_utc)]
 Sort = Annotated[str, Query(pattern=f"^-?({'|'.join(SORT_FIELDS)})$", description="a field; with `-` the last first")]
 
 
@@ -194,7 +211,7 @@ async def list_sessions(
     working_dir: str | None = None,
     parent_session_id: str | None = None,
     tag: str | None = None,
-    since: str | None = None,
+    since: Annotated[Since | None, Query(description="the earliest last activity; UTC unless it names a zone")] = None,
     q: Annotated[str | None, Query(description="words in its name or messages")] = None,
     roots_only: bool = False,
     sort: Sort = "-created_at",
@@ -212,7 +229,7 @@ async def list_sessions(
         parent_session_id=parent_session_id,
         owner=None if caller.scope == "admin" else caller.owner,
         tag=tag,
-        since=since,
+        since=None if since is None else stored_time(since),
         text=q,
         roots_only=roots_only,
         sort=sort,

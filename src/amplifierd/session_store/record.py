@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from datetime import datetime
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -163,6 +164,11 @@ def now() -> str:
     """Return this moment as it is stored."""
     second, microseconds = divmod(time.time_ns() // 1000, 1_000_000)
     return f"{_second(second)}.{microseconds:06d}Z"
+
+
+def stored_time(moment: datetime) -> str:
+    """Return a moment in UTC as it is stored."""
+    return f"{moment.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
 
 
 @lru_cache(maxsize=2)

@@ -117,6 +117,24 @@ def test_sessions_are_listed_filtered_and_found(admin: httpx2.Client, work: Path
     assert code(admin.get("/sessions", params={"sort": "colour"})) == (422, "validation-error")
 
 
+@pytest.mark.parametrize(
+    ("since", "is_listed"),
+    [("{0}Z", True), ("{0}", True), ("{0}.999999Z", False), ("{0}+23:00", True), ("{0}-23:00", False)],
+)
+def test_sessions_are_listed_from_a_moment_on(admin: httpx2.Client, work: Path, since: str, is_listed: bool) -> None:
+    session_id = create(admin, work)
+    second = admin.get(f"/sessions/{session_id}").json()["last_activity_at"][:19]
+
+    found = admin.get("/sessions", params={"since": since.format(second)}).json()["sessions"]
+
+    assert (session_id in [one["session_id"] for one in found]) is is_listed
+
+
+@pytest.mark.parametrize("since", ["yesterday", "0001-01-01T00:00:00+23:00"])
+def test_a_moment_that_cannot_be_is_refused(admin: httpx2.Client, since: str) -> None:
+    assert code(admin.get("/sessions", params={"since": since})) == (422, "validation-error")
+
+
 def test_a_session_is_changed_and_ended(admin: httpx2.Client, work: Path) -> None:
     session_id = create(admin, work, metadata={"a": 1, "b": 2})
     path = f"/sessions/{session_id}"
