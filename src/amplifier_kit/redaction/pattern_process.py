@@ -1,4 +1,4 @@
-"""Regular expressions that a person wrote: some texts take them for ever, so a process searches that can be ended."""
+"""Regular expressions that a person wrote: some never finish on some texts, so a process searches that can be ended."""
 
 import json
 import logging
@@ -19,7 +19,7 @@ from .patterns import Span
 logger = logging.getLogger(__name__)
 
 _PROGRAM = Path(__file__).with_name("pattern_child.py")
-_PATIENCE_S = 10.0  # of wall time, beyond which it is not the text that is slow
+_PATIENCE_MS = 10_000  # of wall time, beyond which it is not the text that is slow
 # Characters, classes and fixed repetitions: the time these take is in proportion to the text.
 _PLAIN = re.compile(r"(?:[^\\\[\](){}*+?|]|\\[^0-9]|\[\^?\]?(?:[^\\\]]|\\.)*\]|\{\d{1,2}\})*")
 
@@ -70,7 +70,9 @@ class PatternProcess:
         try:
             stdin.write(json.dumps([number, text]).encode() + b"\n")
             stdin.flush()
-            if not select.select([stdout], [], [], _PATIENCE_S)[0]:
+            answering = select.poll()
+            answering.register(stdout, select.POLLIN)
+            if not answering.poll(_PATIENCE_MS):
                 return None
             line = stdout.readline()
         finally:

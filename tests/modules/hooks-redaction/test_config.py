@@ -1,7 +1,10 @@
 """The configuration of a guard: whatever is wrong with it, the module mounts and masks."""
 
+import os
+import resource
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,18 @@ Redact = Callable[..., Any]
 def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[Started]:
     with leaving_nothing(monkeypatch) as found:
         yield found
+
+
+@pytest.fixture
+def a_thousand_files() -> Iterator[None]:
+    """Files that are open, so that the next one has a number above those that `select` takes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2048, hard))
+    with ExitStack() as files:
+        files.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        while files.enter_context(Path(os.devnull).open()).fileno() < 1024:
+            pass
+        yield
 
 
 def messages_at(caplog: pytest.LogCaptureFixture, level: str) -> list[str]:
@@ -96,7 +111,7 @@ async def test_patterns_of_ones_own_are_found_in_the_shortest_texts(redact: Reda
     assert (seen["pin"], seen["room"]) == (SECRET, [SECRET, ""])
 
 
-async def test_a_text_that_a_pattern_takes_for_ever_with_is_masked_whole_and_the_next_one_as_usual(
+async def test_a_text_on_which_a_pattern_never_finishes_is_masked_whole_and_the_next_one_as_usual(
     coordinator: MockCoordinator, started: Started, caplog: pytest.LogCaptureFixture
 ) -> None:
     cleanup = await mount(coordinator, {"custom_patterns": [r"(a+)+$", r"emp-\d+"]})
@@ -125,6 +140,13 @@ async def test_patterns_of_ones_own_are_found_although_what_searches_for_them_wa
 
     assert scrub("two emp-2") == f"two {SECRET}"
     cleanup()
+
+
+@pytest.mark.usefixtures("a_thousand_files")
+async def test_patterns_of_ones_own_are_found_in_a_process_with_a_thousand_open_files(redact: Redact) -> None:
+    seen = await redact("prompt:submit", {"prompt": "one emp-1"}, custom_patterns=[r"emp-\d+"])
+
+    assert seen["prompt"] == f"one {SECRET}"
 
 
 @pytest.mark.parametrize("pattern", [r"ACME-\d{4}", r"\bpin\b", "[]a-c]{2}", r"[^\]]x", r"a\.b\*c", "é"])
