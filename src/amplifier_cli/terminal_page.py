@@ -56,7 +56,7 @@ class ActivityPage(TerminalPage):
 
 
 class NoPage:
-    """Nobody looks."""
+    """Shows nothing."""
 
     def answer(self, text: str) -> None: ...
 

@@ -108,7 +108,7 @@ def _sanitized(result: HookResult, event: str, hook_name: str) -> list[ContextIn
 async def _within_limit(coordinator: "ModuleCoordinator", items: list[ContextInjection]) -> list[ContextInjection]:
     """Return the items that are small enough, and report the others.
 
-    Raises `ValueError` instead where the plan itself sets the limit: one that nobody asked for never ends a turn.
+    Raises `ValueError` instead if the plan itself sets the limit: the default never ends a turn.
     """
     limit = coordinator.injection_size_limit
     sizes = [len(item.content.encode()) for item in items]

@@ -31,11 +31,11 @@ _folders: WeakKeyDictionary[ModuleType, str] = WeakKeyDictionary()  # of package
 
 
 class CodeUser(Protocol):
-    """Whoever loads modules for a session."""
+    """What loads modules for a session."""
 
     @property
     def title(self) -> str:
-        """Who that is, for a person."""
+        """What it is called, for a person."""
 
     def uses(self, package: str) -> bool:
         """Say whether a module of the package is loaded and may still run."""

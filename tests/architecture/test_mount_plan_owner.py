@@ -160,15 +160,15 @@ def _texts(nodes: list[ast.expr | None] | list[ast.expr]) -> Iterator[object]:
     return (node.value if isinstance(node, ast.Constant) else None for node in nodes)
 
 
-def test_nobody_else_walks_the_sections_of_a_mount_plan() -> None:
+def test_no_other_file_walks_the_sections_of_a_mount_plan() -> None:
     assert walkers(sources()) == {OWNER}
 
 
-def test_nobody_else_walks_a_list_of_a_mount_plan() -> None:
+def test_no_other_file_walks_a_list_of_a_mount_plan() -> None:
     assert readers(sources()) == set()
 
 
-def test_nobody_else_spells_out_how_a_member_of_a_session_is_named() -> None:
+def test_no_other_file_spells_out_how_a_member_of_a_session_is_named() -> None:
     assert spellers(sources()) == {OWNER, *BY_HAND}
 
 

@@ -57,7 +57,7 @@ class TestRealCoordinator:
 
         assert find_capability(coordinator, "session.x") is None
         assert coordinator.register_contributor.call_count == 2
-        gc.collect()  # what nobody has waited for is reported now
+        gc.collect()  # so that a coroutine that was never awaited is reported now
 
     def test_a_registry_may_hang_at_its_mount_point_alone(self) -> None:
         registry = HookRegistry()

@@ -131,7 +131,7 @@ class TestMounting:
 
         assert stage.results == ["again"]
         assert provider.complete.call_args.args[0].tools[0].parameters == {"type": "object", "properties": {}}
-        gc.collect()  # what nobody has waited for is reported now
+        gc.collect()  # so that a coroutine that was never awaited is reported now
 
     async def test_it_mounts_by_path_in_a_session(self, folder: Path) -> None:
         plan = {

@@ -67,7 +67,7 @@ async def test_a_registry_that_fails_stops_no_turn_but_no_unseen_tool_runs(
     assert len(stage.results) == 1
 
 
-async def test_without_a_registry_there_is_nobody_to_ask(orchestrator: Any) -> None:
+async def test_without_a_registry_no_hook_is_asked(orchestrator: Any) -> None:
     stage = Stage([calling(("c1", "echo", {"n": 1})), answer()], [echo()], with_coordinator=False)
     stage.hooks = None  # type: ignore[assignment]
 
@@ -92,7 +92,7 @@ async def test_a_coordinator_may_make_a_coroutine_of_everything(orchestrator: An
     assert await orchestrator.execute("Hello", **stage.inputs(), coordinator=coordinator) == "done"
 
     coordinator.cancellation.register_tool_complete.assert_called_once_with("c1")
-    gc.collect()  # what nobody has waited for is reported now
+    gc.collect()  # so that a coroutine that was never awaited is reported now
 
 
 async def test_a_coordinator_need_not_be_awaited(orchestrator: Any) -> None:

@@ -132,7 +132,7 @@ class Transport:
 def _stream_class(sdk: Any) -> Any:
     """Return the class of a stream that remembers whether its last event was `[DONE]`, which is not passed on."""
 
-    class Stream(sdk.AsyncStream[object]):  # type: ignore[misc]
+    class Stream(sdk.AsyncStream[object]):  # type: ignore[misc] # a class of the vendor's, imported late
         is_done = False
 
         async def _iter_events(self) -> AsyncIterator[Any]:

@@ -1,8 +1,8 @@
 """A small process that watches ours, and kills a sandbox when ours is gone.
 
 bubblewrap binds its processes to the life of ours one after the other, and its first one inside waits for a word from
-outside before. Whoever is killed meanwhile leaves the next one alone, for ever. The watch is told the process group of
-the sandbox before there is any, and ends all of it.
+outside before. A process that is killed meanwhile leaves the next one waiting forever. The watch is told the process
+group of the sandbox before there is any, and ends all of it.
 """
 
 import os

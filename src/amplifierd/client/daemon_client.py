@@ -109,7 +109,7 @@ class DaemonClient:
         return await self._answer("GET", path, params=_said(parameters))
 
     async def get_now(self, path: str) -> dict[str, Any]:
-        """Get something only if it is to be had at once: a daemon that ends or has ended is not waited for.
+        """Get something without waiting for a daemon that is ending or has ended.
 
         Raises:
             DaemonLostError: it does not answer.
@@ -235,7 +235,7 @@ class _Attempts:
 
 
 async def _successor(home: Paths, until: float) -> RunningDaemon | None:
-    """Return the daemon that serves a home next, None when it is waited for in vain."""
+    """Return the daemon that serves a home next, None when none comes in time."""
     while True:
         if (running := find_running(home)) is not None or time.monotonic() > until:
             return running

@@ -267,7 +267,7 @@ class RemoteSession:
 
 
 def _not_sent(prompt: str, problem: Mapping[str, Any] | None) -> PromptRemovedError:
-    """Return the error for a prompt that has waited in vain."""
+    """Return the error for a queued prompt that was never run."""
     why = f" ({problem['detail']})" if problem and problem.get("detail") else ""
     return PromptRemovedError(f"this was not sent: {prompt}{why}", hint="send it again, or look for it in the queue")
 

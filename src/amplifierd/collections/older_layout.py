@@ -106,7 +106,7 @@ def _move(entry: Path, place: Path) -> None:
 
 
 def _move_link(entry: Path, place: Path) -> None:
-    """Put a link at its new place that leads where the old one does, which counts from where it is."""
+    """Make a link at the new place that leads where the old one does; a relative target counts from its link."""
     target = os.path.realpath(entry.parent) / entry.readlink()
     arriving = place.parent / f"{_ARRIVING}{unique()}"
     arriving.symlink_to(os.path.relpath(target, os.path.realpath(place.parent)))

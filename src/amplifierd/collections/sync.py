@@ -204,7 +204,7 @@ class CollectionSync:
 
     def _forget(self, collection_id: str, *, keep_used: bool) -> frozenset[str]:
         state = self._lock.get(collection_id)
-        if state is not None and state.synced_at is None:  # it could never be had: what is there is not of our making
+        if state is not None and state.synced_at is None:  # never fetched: what is there is not ours
             self._lock.record(collection_id, None)
             return frozenset()
         orphaned, removed = remove_all(self._paths, collection_id, self._in_use if keep_used else _never)

@@ -89,7 +89,7 @@ async function loaded(route) {
 
 /** Show a route: its view in the frame, below the session's header if it is a tab of one. */
 async function show(route, params, query) {
-  if (!frame) return; // Somebody has to log in first.
+  if (!frame) return; // The user has to log in first.
   const turn = ++shown;
   closeDialogs();
   frame.mark(route, params);

@@ -13,7 +13,7 @@ class StandIn:
     def __init__(self, real: Any) -> None:
         object.__setattr__(self, "_real", real)
 
-    @property  # type: ignore[misc] # who asks for the class means that of the real object
+    @property  # type: ignore[misc] # asking for the class means that of the real object
     def __class__(self) -> type:
         return type(self._real)
 

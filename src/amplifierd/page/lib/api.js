@@ -45,7 +45,7 @@ export function begin(path, query) {
   const url = BASE + path + queryString(query);
   const answer = fetch(url, initOf("GET"));
   begun.set(url, answer);
-  answer.catch(() => {}); // Whoever takes it says so.
+  answer.catch(() => {}); // The caller that takes it reports it.
   setTimeout(() => begun.delete(url), KEPT_MS);
 }
 
