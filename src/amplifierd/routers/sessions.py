@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field
 from amplifier_sessions.session_query import SORT_FIELDS, matches
 from amplifierd.daemon.daemon import Daemon
 from amplifierd.daemon.profile_edits import checked_profile_id
-from amplifierd.exceptions import RequestRefusedError
+from amplifierd.exceptions import RefResolutionError, RequestRefusedError
 from amplifierd.http.dependencies import Admin, Reader, Runner, TheDaemon
 from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import Answer, Body, PageLimit, PageOffset, page_facts, problems
@@ -161,24 +161,29 @@ async def create_session(
     session_id = checked_session_id(body.session_id) if body.session_id else new_session_id()
     if not body.session_id:
         daemon.access.remember(session_id, caller.owner)
-    record = await daemon.home.sessions.create(
-        body.profile_name and checked_profile_id(body.profile_name),
-        bundle=bundle,
-        plan=body.mount_plan,
-        working_dir=body.working_dir,
-        working_dir_scope=body.working_dir_scope,
-        session_id=session_id,
-        name=body.name,
-        overrides=body.settings_overrides,
-        form=body.mount_plan_form,
-        limits=(body.limits or Limits()).within(caller.limits or Limits()),
-        on_takeover=body.on_takeover,
-        metadata=body.metadata,
-        tags=body.tags,
-        owner=caller.owner,
-        start=body.start,
-        parent_session_id=body.parent_session_id,
-    )
+    try:
+        record = await daemon.home.sessions.create(
+            body.profile_name and checked_profile_id(body.profile_name),
+            bundle=bundle,
+            plan=body.mount_plan,
+            working_dir=body.working_dir,
+            working_dir_scope=body.working_dir_scope,
+            session_id=session_id,
+            name=body.name,
+            overrides=body.settings_overrides,
+            form=body.mount_plan_form,
+            limits=(body.limits or Limits()).within(caller.limits or Limits()),
+            on_takeover=body.on_takeover,
+            metadata=body.metadata,
+            tags=body.tags,
+            owner=caller.owner,
+            start=body.start,
+            parent_session_id=body.parent_session_id,
+        )
+    except RefResolutionError as error:
+        if error.reason != "not-found" or error.ref != body.bundle_uri:
+            raise
+        raise RequestRefusedError(error.message, code="bundle-not-found", hint=error.hint) from error
     daemon.access.remember(session_id, caller.owner)
     loaded = LoadedState()
     if body.load:

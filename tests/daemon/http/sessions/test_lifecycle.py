@@ -31,6 +31,8 @@ def test_a_session_is_created_and_runs_a_turn(admin: httpx2.Client, work: Path) 
     [
         ({"profile_name": "a/b", "mount_plan": {}}, (400, "invalid-request")),
         ({"profile_name": "local/nowhere"}, (404, "profile-not-found")),
+        ({"bundle_name": "nowhere"}, (404, "bundle-not-found")),
+        ({"bundle_uri": "/nowhere/bundle.md"}, (404, "bundle-not-found")),
         ({"mount_plan": {}}, (422, "mount-plan-invalid")),
         ({"session_id": "../escape", "mount_plan": plan()}, (400, "invalid-identifier")),
         ({"surprise": 1}, (422, "extra-field")),
