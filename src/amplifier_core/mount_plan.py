@@ -259,11 +259,11 @@ class MountPlan:
 
     def _beside_problems(self, member: str) -> Iterator[PlanProblem]:
         """Yield what is wrong with the section of a member that is written by name."""
-        section = self.data.get(member, {})
-        is_read = not isinstance(self.session.get(member), _MAPPINGS)
+        section, written = self.data.get(member, {}), self.session.get(member)
+        is_read = not isinstance(written, _MAPPINGS)
         if not isinstance(section, dict):
             yield PlanProblem("wrong-type", member, section, "a dict", is_fatal=is_read)
-        elif section and not is_read:
+        elif not is_read and not _has(written, section):  # what the entry repeats is not lost
             yield PlanProblem("unread", member, section)
 
     def _with(self, specs: Mapping[str, Spec | None]) -> PlanData:
@@ -284,6 +284,13 @@ class MountPlan:
 
 def _source_key(member: str) -> str:
     return f"{member}_source"
+
+
+def _has(whole: object, part: object) -> bool:
+    """Say whether a value has everything that another one has, key by key."""
+    if isinstance(whole, _MAPPINGS) and isinstance(part, _MAPPINGS):
+        return all(key in whole and _has(whole[key], value) for key, value in part.items())
+    return whole == part
 
 
 def _mapping(value: object) -> Spec:

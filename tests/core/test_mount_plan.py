@@ -180,6 +180,14 @@ def test_a_well_formed_plan_has_no_problem(plan: dict[str, Any]) -> None:
     assert not [found for found in MountPlan(plan).problems() if found.part != "source"]
 
 
+def test_what_an_entry_repeats_of_the_section_beside_it_is_no_problem() -> None:
+    entry = {"module": "o", "config": {"a": {"b": 1, "c": 2}, "d": 3}}
+    plan = {"session": {"orchestrator": entry, "context": "c"}}
+
+    assert not [*MountPlan({**plan, "orchestrator": {"config": {"a": {"b": 1}}}}).problems()]
+    assert [*MountPlan({**plan, "orchestrator": {"config": {"a": {"b": 2}}}}).problems()]
+
+
 def test_repeated_providers_need_instances() -> None:
     twice = [{"module": "p"}, {"module": "p"}, {"module": "p", "instance_id": "i"}, {"module": "q"}]
 

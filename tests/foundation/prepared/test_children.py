@@ -94,7 +94,11 @@ async def test_a_child_that_is_not_composed_stands_alone(
 
 @pytest.mark.parametrize("orchestrator", ["loop-basic", {"module": "loop-basic", "config": {"max_iterations": 9}}])
 async def test_the_orchestrators_configuration_reaches_whichever_form_is_used(
-    make_bundle: MakeBundle, cache_dir: Path, sessions: list[AmplifierSession], orchestrator: Any
+    make_bundle: MakeBundle,
+    cache_dir: Path,
+    sessions: list[AmplifierSession],
+    caplog: pytest.LogCaptureFixture,
+    orchestrator: Any,
 ) -> None:
     bundle = make_bundle(session={"orchestrator": orchestrator, "context": "context-simple"})
     prepared = await bundle.prepare(cache_dir=cache_dir)
@@ -105,6 +109,7 @@ async def test_the_orchestrators_configuration_reaches_whichever_form_is_used(
     used = config["session"]["orchestrator"] if isinstance(orchestrator, dict) else config["orchestrator"]
     assert used["config"]["max_iterations"] == 3
     assert bundle.session["orchestrator"] == orchestrator
+    assert "is not read" not in caplog.text
 
 
 async def test_preferences_choose_provider_and_model(
