@@ -129,8 +129,7 @@ class Turn:
 
     def _cancelled(self, error: asyncio.CancelledError) -> tuple[TurnStatus, str, BaseException]:
         """Say how a turn ended for which no one waits any more: its time was up, or its caller left."""
-        ends_at = self._limit.when() if self._limit is not None else None
-        if ends_at is None or asyncio.get_running_loop().time() < ends_at:
+        if self._limit is None or not self._limit.expired():
             return "cancelled", "", error
         late = TurnTimeoutError(
             f"turn {self.number} of session {self._session_id} took longer than it may",
