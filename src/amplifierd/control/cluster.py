@@ -43,7 +43,7 @@ def drain(
         bool, typer.Option("--wait", help="Return once it has no sessions left; fails if it is shut out before.")
     ] = False,
 ) -> None:
-    """Take a daemon out of service: it ends its turns, and the others have its sessions then."""
+    """Take a daemon out of service: it ends its turns, then the others take over its sessions."""
     paths: Paths = ctx.obj.paths
     chosen = member or _ask(paths, "/cluster")["member_id"]
     _ask(paths, f"/cluster/members/{chosen}/drain", post=True)

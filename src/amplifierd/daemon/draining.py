@@ -1,4 +1,4 @@
-"""Taking a member out of service: it begins nothing new, ends what it runs, and lets the others have its sessions."""
+"""Taking a member out of service: it starts nothing new, ends what it runs, and lets the others have its sessions."""
 
 from __future__ import annotations
 

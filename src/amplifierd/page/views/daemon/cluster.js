@@ -12,7 +12,7 @@ import { heading } from "./panel.js";
 const EVERY_MS = 2_000;
 const STATES = {
   active: "takes on work",
-  draining: "ends its turns and begins nothing new",
+  draining: "ends its turns and starts nothing new",
   late: "has not said in time that it is there",
   fenced: "was shut out; the others have its sessions",
   left: "has no sessions left",
@@ -68,10 +68,10 @@ function row(member, isAdmin, look) {
 const nameOf = (member) => member.address ?? `${member.kind} ${member.pid} on ${member.host}`;
 
 async function drain(member, look) {
-  const text = "It ends its turns and begins nothing new; the others have its sessions then. It takes part again when it is restarted.";
+  const text = "It ends its turns and starts nothing new; then the others take over its sessions. It takes part again when it is restarted.";
   if (!(await confirm({ title: `Drain ${nameOf(member)}?`, text, action: "Drain" }))) return;
   const path = `/cluster/members/${encodeURIComponent(member.member_id)}/drain`;
   const done = await attempt(() => post(path).then(() => true), "Not drained");
-  if (done) toast(`${nameOf(member)} begins nothing new`);
+  if (done) toast(`${nameOf(member)} starts nothing new`);
   look();
 }
