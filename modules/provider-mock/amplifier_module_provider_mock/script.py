@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from amplifier_core.llm_errors import ConfigurationError, InvalidRequestError
 
@@ -14,7 +14,6 @@ from .entries import Entry
 from .script_file import load_script
 from .turn_view import TurnView
 
-OnExhausted = Literal["repeat_last", "rotate", "error", "canned"]
 ON_EXHAUSTED = ("repeat_last", "rotate", "error", "canned")
 
 _TEMPLATE = re.compile(r"\{\{\s*(last_user|last_tool_result|call_count)\s*\}\}")

@@ -13,7 +13,6 @@ MODULE_ID = "provider-openai"
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 NO_KEY = "not-needed"  # for servers that ask for none; the vendor's client insists on one
 
-Api = Literal["responses", "chat"]
 Chaining = Literal["auto", "true", "false"]
 
 _DEFAULT_HOST = "api.openai.com"

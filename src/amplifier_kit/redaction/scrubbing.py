@@ -16,7 +16,6 @@ from .secret_tokens import CREDENTIAL_VALUES
 _NATIVE_TYPES = (str, int, float, bool, type(None), dict, list, tuple)
 _NATIVE = frozenset(_NATIVE_TYPES)
 _ATOMS = frozenset({int, float, bool, type(None)})
-_CONTAINERS = (dict, list, tuple)
 _LISTS = (list, tuple)
 _MAX_MESSAGES = 16_384
 _MAX_KEYS = 4096

@@ -23,7 +23,6 @@ from amplifierd.exceptions import FormatUnsupportedError, StoreUnavailableError
 
 OLDEST_SERVER = 14
 
-SORTED_COLUMNS = ("last_activity_at", "created_at", "ended_at", "name", "message_count")
 FILTERED_COLUMNS = ("status", "profile_name", "bundle", "working_dir", "parent_session_id", "root_session_id", "owner")
 
 WORDS_OF = "array_to_tsvector(string_to_array(btrim({}), ' '))"
