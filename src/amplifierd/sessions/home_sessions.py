@@ -188,6 +188,7 @@ class Sessions(SessionRemoval):
             ExecutionInProgressError: a turn is running.
             InvalidTurnError: there is no such turn.
         """
+        await self._read_own(session_id)
         messages = await self._store.read_messages(session_id)
         if not 0 <= turn <= last_turn(messages):
             raise InvalidTurnError(f"turn {turn} is out of range: session {session_id} has {last_turn(messages)}")
@@ -197,6 +198,7 @@ class Sessions(SessionRemoval):
 
     async def delete_last_message(self, session_id: str) -> Message | None:
         """Drop the last message; returns it, None when there is none. A call goes with the first of its results."""
+        await self._read_own(session_id)
         messages = await self._store.read_messages(session_id)
         if not messages:
             return None

@@ -118,7 +118,7 @@ class SessionChanges(OpenSessions):
         Raises:
             SessionStateError: it was never started, has ended, or the status is not an end.
         """
-        record = await self._read(session_id)
+        record = await self._read_own(session_id)
         if status not in ENDED or record.status != "active":
             raise state_conflict(session_id, record.status, f"become {status}")
         await self._unload(session_id)  # first, so that it delegates nothing any more
@@ -133,7 +133,7 @@ class SessionChanges(OpenSessions):
             return await self._held(session_id, work)
 
     async def _held(self, session_id: str, work: Callable[[Hold], Awaitable[T]]) -> T:
-        root_id = (await self._store.read(session_id)).root_id
+        root_id = (await self._read_own(session_id)).root_id
         async with self._trees.held(root_id) as root_hold:
             if session_id == root_id:
                 return await work(root_hold)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from amplifier_sessions.session_query import page_of
-from amplifierd.exceptions import SessionNotFoundError
+from amplifierd.exceptions import SessionNotFoundError, SessionStateError
 from amplifierd.session_store.protocol import (
     Hold,
     Message,
@@ -141,6 +141,20 @@ class SessionReading:
                 return await self._elsewhere.read(session_id)
             except SessionNotFoundError:
                 raise error from None
+
+    async def _read_own(self, session_id: str) -> SessionRecord:
+        """Return a session that is to be changed.
+
+        Raises:
+            SessionStateError: another application keeps it, so that it is only read here.
+        """
+        record = await self._read(session_id)
+        if record.origin is not None:
+            raise SessionStateError(
+                f"session {session_id} belongs to another application ({record.origin}) and is only read here",
+                hint="fork it, or send it a prompt: its first turn here copies it",
+            )
+        return record
 
     async def _source_of(self, session_id: str) -> ReadableSessions:
         """Return where a session is kept; what is ours comes first."""

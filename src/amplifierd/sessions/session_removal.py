@@ -33,9 +33,11 @@ class SessionRemoval(SessionChanges):
         Where the setting `sessions.trash_days` is 0 there is no trash.
 
         Raises:
+            SessionStateError: another application keeps it.
             ExecutionInProgressError: a turn is running, and `force` is not set.
             SessionHeldError: another process holds it.
         """
+        await self._read_own(session_id)
         forever = forever or not self.runtime.settings.sessions.trash_days
         for member in (session_id, *await self._store.descendants(session_id)):
             runner = self._find_runner(member)

@@ -118,3 +118,19 @@ def test_a_session_of_another_application_is_shown_and_adopted(with_others: Path
         prompts = [one["content"] for one in admin.get("/sessions/theirs/messages").json()["messages"]]
         assert prompts[:3] == ["Buy milk", "Bought.", "And bread"]
     assert {path.name: path.read_bytes() for path in with_others.iterdir()} == before
+
+
+def test_a_session_of_another_application_is_only_read(with_others: Path, tmp_path: Path) -> None:
+    before = {path.name: path.read_bytes() for path in with_others.iterdir()}
+    with real_server(tmp_path / "home", default_profile="foundation/offline") as server:
+        admin = server.client()
+        answers = [
+            admin.patch("/sessions/theirs", json={"name": "Mine"}),
+            admin.patch("/sessions/theirs", json={"status": "completed"}),
+            admin.post("/sessions/theirs/messages", json={"content": "Buy bread"}),
+            admin.delete("/sessions/theirs/messages/last"),
+            admin.delete("/sessions/theirs", params={"force": True}),
+        ]
+        assert [code(answer) for answer in answers] == [(409, "session-state-conflict")] * 5
+        assert admin.get("/sessions/theirs").json()["origin"] == "amplifier"
+    assert {path.name: path.read_bytes() for path in with_others.iterdir()} == before
