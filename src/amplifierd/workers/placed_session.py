@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from amplifierd.live_sessions import LiveState, TurnRequest
+from amplifierd.session_store.record import Activity
 
 from .worker_process import WorkerProcess
 
@@ -72,9 +73,11 @@ class PlacedSession:
         return str(self.told.get("root_session_id") or self.session_id)
 
     def state(self) -> LiveState:
+        """Return what it does; a turn that its worker took counts before the worker says so."""
+        activity: Activity = self.told["activity"] or "idle"
         return LiveState(
             self.session_id,
-            self.told["activity"] or "idle",
+            "executing" if activity == "idle" and self.submissions else activity,
             self.worker.worker_id,
             tuple(self.told["pending_approvals"]),
         )

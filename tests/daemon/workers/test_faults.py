@@ -97,6 +97,18 @@ async def test_the_end_of_a_turn_is_told_when_its_session_cannot_be_brought_back
         assert (bench.end_of(one)["status"], bench.end_of(one)["error"]["code"]) == ("failed", "aborted")
 
 
+async def test_a_session_executes_from_the_moment_its_turn_is_taken(bench: WorkerBench) -> None:
+    session_id, folder = await bench.session(faulty("block"))
+    submitted = await bench.live.submit(session_id, TurnRequest(PROMPT))
+
+    state = bench.live.state(session_id)
+    (folder / "go").touch()
+
+    assert state is not None
+    assert state.activity == "executing"
+    assert (await bench.result(submitted))["status"] == "completed"
+
+
 async def test_a_turn_that_took_too_long_is_told_to_have_ended_once(bench: WorkerBench) -> None:
     session_id, _ = await bench.session(faulty("wait"))
     submitted = await bench.live.submit(session_id, TurnRequest(PROMPT, timeout_s=0.5))
