@@ -63,7 +63,7 @@ These are read from the environment only. The command's own settings have variab
 |---|---|---|
 | `AMPLIFIERD_HOME` | `~/.amplifierd` | the home |
 | `AMPLIFIERD_CONFIG_DIR` | `config` in the home | where settings, profiles and keys are |
-| `AMPLIFIERD_SHARE_DIR` | `share` in the home | where collections and builds are |
+| `AMPLIFIERD_SHARE_DIR` | `share` in the home | where collections and builds are; not where the settings are |
 | `AMPLIFIERD_CACHE_DIR` | `cache` in the home | where downloads are |
 | `AMPLIFIERD_STATE_DIR` | `state` in the home | where sessions are |
 | `AMPLIFIERD_LOG_DIR` | `logs/amplifierd` in the state | where logs are |
