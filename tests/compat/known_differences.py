@@ -96,16 +96,18 @@ DIFFERENCES: dict[str, dict[str, list[str]]] = {
             "test_an_ephemeral_result_from_an_older_release_becomes_a_new_one",
         ],
         LOGGED: ["test_every_injection_is_logged"],
-        D14: [
-            "test_the_size_of_an_injection_is_limited_in_bytes",
-            "test_one_message_that_is_too_large_prevents_every_effect",
-            "test_a_limit_that_may_not_end_the_turn_leaves_out_what_is_too_large_and_says_so",
-            "test_more_tokens_than_the_budget_of_the_turn_are_a_warning_only",
-            "test_limits_are_read_when_they_apply",
-        ],
         INJECTORS: [
             "test_a_text_for_one_request_can_be_traced_to_its_hook",
             "test_only_the_latest_texts_are_remembered",
+        ],
+    },
+    "hook_effects_limits": {
+        D14: [
+            "test_the_size_of_an_injection_is_limited_in_bytes",
+            "test_one_item_that_is_too_large_prevents_every_effect",
+            "test_the_default_limit_leaves_out_what_is_too_large_and_says_so",
+            "test_more_tokens_than_the_budget_of_the_turn_are_a_warning_only",
+            "test_limits_are_read_when_they_apply",
         ],
     },
     "hook_effects_user": {
