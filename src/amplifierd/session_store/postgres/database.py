@@ -62,6 +62,7 @@ _PASSING = (
     psycopg.OperationalError,
     psycopg.InterfaceError,
     errors.ReadOnlySqlTransaction,
+    errors.IdleInTransactionSessionTimeout,  # this process stood still meanwhile
     errors.UniqueViolation,  # by what the same work did the first time, which it recognises the second time
 )
 

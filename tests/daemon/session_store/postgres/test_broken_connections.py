@@ -30,9 +30,9 @@ WHERE application_name LIKE 'amplifier test%' AND datname = current_database()
 OpenPostgres = Callable[..., PostgresStore]
 
 
-async def append_all(store: PostgresStore, hold: Hold, count: int) -> None:
+async def append_all(store: PostgresStore, hold: Hold, count: int, *, after: int = 0) -> None:
     """Append lines and count in the record, some one after the other and some at the same time."""
-    for first in range(0, count, 4):
+    for first in range(after, count, 4):
         await asyncio.gather(
             *(store.append_events(hold, [event(number)]) for number in range(first, first + 4)),
             store.append_messages(hold, [message("x", first)]),
@@ -54,12 +54,12 @@ async def test_nothing_is_lost_or_doubled_while_connections_are_cut(
 ) -> None:
     store = open_postgres()
     hold = await store.create(new_session("s1"), ME)
-    appending = asyncio.create_task(append_all(store, hold, 400))
     cuts = 0
-    while not appending.done():
+    for first in range(0, 400, 40):
+        appending = asyncio.create_task(append_all(store, hold, first + 40, after=first))
+        await asyncio.sleep(0.01)
         cuts += sql.execute(CUT).rowcount
-        await asyncio.sleep(0.1)
-    await appending
+        await appending
 
     assert cuts > 5
     await check_all(store, "s1", 400)
@@ -97,6 +97,24 @@ async def test_creating_acquiring_and_deleting_bear_broken_connections(
     assert await store.trash() == ()
     kept = sql.execute("SELECT session_id FROM sessions ORDER BY number").fetchall()
     assert [name for (name,) in kept] == [f"s{number}" for number in range(15) if number % 3 != 1]
+
+
+async def test_work_is_done_again_that_stood_still_in_a_transaction_until_the_server_gave_it_up(
+    open_postgres: OpenPostgres,
+) -> None:
+    """As when the process is stopped for a while, or the machine sleeps."""
+    attempts = 0
+
+    async def stand_still(connection: psycopg.AsyncConnection) -> object:
+        nonlocal attempts
+        attempts += 1
+        async with connection.transaction():
+            if attempts == 1:
+                await connection.execute("SET idle_in_transaction_session_timeout = '10ms'")
+                await asyncio.sleep(0.2)
+            return await (await connection.execute("SELECT 'done'")).fetchone()
+
+    assert (await open_postgres().database.read(stand_still), attempts) == (("done",), 2)
 
 
 @pytest.fixture
