@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from amplifier_system.visible import visible_line
+
 from .render import money
 
 
@@ -18,7 +20,7 @@ class _Agent:
     cost_usd: float = 0.0
 
     def __str__(self) -> str:
-        parts = [f"{self.name}: {self.doing}", f"{self.tokens:,} tokens"]
+        parts = [visible_line(f"{self.name}: {self.doing}"), f"{self.tokens:,} tokens"]
         return " · ".join([*parts, money(self.cost_usd)] if self.cost_usd else parts)
 
 

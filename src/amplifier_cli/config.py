@@ -139,7 +139,7 @@ def resolve_app_config(
 ) -> ResolvedConfig:
     """Return the settings that hold: flags, then the environment, then local, project and user file, then defaults.
 
-    The files of a project count once its directory is trusted.
+    The files of a project count once its directory is trusted, and as long as they are what was trusted.
 
     Raises:
         SettingsError: a file cannot be read, or a value is invalid; the message names the place and the key.
@@ -147,7 +147,10 @@ def resolve_app_config(
     environ = os.environ if environ is None else environ
     paths = Paths.from_environment(home, environ)
     files = SettingsFiles.of(paths, working_dir or Path.cwd())
-    is_trusted = files.project_dir.exists() and Trust(paths).contains(files.project_dir)
+    trust = Trust(paths)
+    is_trusted = (
+        files.project_dir.exists() and trust.contains(files.project_dir) and trust.is_unchanged(files.project_dir)
+    )
     layers: dict[Layer, dict[str, Any]] = {
         "flag": {key: value for key, value in (flags or {}).items() if value is not None},
         "environment": _from_environment(environ),

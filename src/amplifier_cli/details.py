@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from amplifier_system.visible import visible
+
 _MOST = 500
 
 
@@ -18,7 +20,7 @@ class Detail:
     parts: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        return "\n".join([self.title, *(f"  {line}" for part in self.parts for line in part.splitlines())])
+        return "\n".join([self.title, *(f"  {line}" for part in self.parts for line in visible(part).splitlines())])
 
 
 class Details:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-
 from amplifier_core.exceptions import AmplifierError
+from amplifier_system import screen
 
 from .exit_codes import ExitCode
 
@@ -28,9 +27,7 @@ def report(error: AmplifierError, *, debug: bool) -> ExitCode:
 
 def say(text: str) -> None:
     """Write a line to stderr, even where the terminal cannot show every character."""
-    encoding = sys.stderr.encoding or "utf-8"
-    sys.stderr.write(text.encode(encoding, errors="backslashreplace").decode(encoding) + "\n")
-    sys.stderr.flush()
+    screen.say(text, err=True)
 
 
 def exit_code_of(error: AmplifierError) -> ExitCode:

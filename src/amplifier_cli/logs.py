@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
+from amplifier_system.visible import visible
+
 _LARGEST = 1024 * 1024
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
@@ -20,7 +22,7 @@ class _ScrubbedFormatter(logging.Formatter):
         self._scrub = scrub
 
     def format(self, record: logging.LogRecord) -> str:
-        return self._scrub(super().format(record))
+        return visible(self._scrub(super().format(record)))
 
 
 class _QuietFileHandler(RotatingFileHandler):

@@ -12,6 +12,8 @@ from typing import Annotated
 
 import typer
 
+from amplifier_system.screen import open_screens, screens
+
 from .command_group import RootGroup, context_settings, examples
 from .exit_codes import ExitCode
 from .invocation import Invocation
@@ -75,7 +77,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         gc.set_threshold(_NEW_OBJECTS)
         atexit.register(gc.freeze)  # the collector need not look through everything again at the end
     _open_closed_streams()
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    if argv is None:
+        open_screens()
+        return _run(sys.argv[1:])
+    with screens():
+        return _run(argv)
+
+
+def _run(argv: Sequence[str]) -> int:
+    arguments = list(argv)
     if COMPLETE_VARIABLE in os.environ:
         from typer.completion import completion_init  # type: ignore[attr-defined] # only when a shell completes
 

@@ -6,6 +6,9 @@ import os
 import shutil
 from typing import Literal, TextIO
 
+from amplifier_system.screen import screen, sequence
+from amplifier_system.visible import visible_line
+
 How = Literal["bell", "desktop", "none"]
 
 _TITLE = "amplifier"
@@ -21,10 +24,10 @@ def notify(text: str, how: How, stream: TextIO) -> None:
     if how == "none":
         return
     if how == "desktop" and not _sent(text):
-        plain = "".join(character for character in text if character.isprintable()).replace(";", ",")
+        plain = visible_line(text).replace(";", ",")
         code = f"9;{plain}" if os.environ.get("TERM_PROGRAM") in _SPEAK_OSC_9 else f"777;notify;{_TITLE};{plain}"
-        stream.write(f"\x1b]{code}\x1b\\")
-    stream.write("\a")
+        screen(stream).write(sequence(f"\x1b]{code}\x1b\\"))
+    screen(stream).write(sequence("\a"))
     stream.flush()
 
 
@@ -37,5 +40,7 @@ def _sent(text: str) -> bool:
     import subprocess  # most commands start none
 
     nowhere = subprocess.DEVNULL
-    subprocess.Popen([program, "--app-name", _TITLE, _TITLE, text], stdin=nowhere, stdout=nowhere, stderr=nowhere)
+    subprocess.Popen(
+        [program, "--app-name", _TITLE, _TITLE, visible_line(text)], stdin=nowhere, stdout=nowhere, stderr=nowhere
+    )
     return True

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any, Literal
+
+from amplifier_system.screen import write_exactly
 
 from .attended_session import AttendedSession
 from .exit_codes import ExitCode
@@ -12,7 +13,7 @@ from .failures import say
 from .interrupts import Interrupts
 from .notification import How, notify
 from .prompt_input import Prompt
-from .render import styled, write
+from .render import json_text, styled, write
 from .session_names import short_id
 from .terminal_page import page_for
 from .turn_error import error_lines
@@ -37,14 +38,14 @@ async def run_turn(
     with Interrupts(session, say) as interrupts:
         async for event in session.stream(prompt.text, images=prompt.images):
             if output == "jsonl":
-                _write_now(json.dumps(event, ensure_ascii=False, default=str))
+                _write_now(json_text(event))
             elif output == "text":
                 view.show(event)
             if event["event"] == "execution:done" and event["session_id"] == session.session_id:
                 done = event["data"]
     view.end()
     if output == "json":
-        _write_now(json.dumps(_result(session, done), ensure_ascii=False, default=str))
+        _write_now(json_text(_result(session, done)))
     elif output == "text":
         conclude(session, done, bell_after, how)
     return exit_code(done, interrupts.count)
@@ -54,7 +55,7 @@ def conclude(session: AttendedSession, done: dict[str, Any], bell_after: float, 
     """Print how a turn ended: its answer into a pipe, on a terminal what it used."""
     is_terminal = sys.stdout.isatty()
     if not is_terminal and done.get("response"):
-        _write_now(done["response"])
+        write_exactly(done["response"])
     if error := done.get("error"):
         for line in error_lines(error):
             say(line)

@@ -6,7 +6,9 @@ import shutil
 import sys
 from typing import TYPE_CHECKING
 
-from .render import shortened
+from amplifier_system.screen import screen
+
+from .render import ERASE_LINE, shortened
 
 if TYPE_CHECKING:
     from amplifier_foundation.sources import ProgressEvent
@@ -41,7 +43,7 @@ class ProgressLine:
             self._is_shown = False
 
     def _write(self, text: str) -> None:
-        sys.stderr.write(f"\r\x1b[2K{text}")
+        screen(sys.stderr).write(f"{ERASE_LINE}{text}")
         sys.stderr.flush()
         self._is_shown = bool(text)
 

@@ -12,7 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
+from amplifier_system.screen import screen, sequence
+from amplifier_system.visible import visible, visible_json, visible_line
+
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+ERASE_LINE = sequence("\r\x1b[2K")
+"""Takes the line of a terminal away."""
+
+_PLAIN = sequence("\x1b[0m")
 _GAP = "  "
 _NARROW = 12
 
@@ -28,14 +35,12 @@ def styled(text: str, style: str, stream: TextIO | None = None) -> str:
     """Return a text in a style, `bold` or a colour, where the stream shows it."""
     if not text or not has_colour(stream or sys.stdout):
         return text
-    return f"\x1b[{_CODES[style]}m{text}\x1b[0m"
+    return sequence(f"\x1b[{_CODES[style]}m") + text + _PLAIN
 
 
 def write(text: str = "", stream: TextIO | None = None) -> None:
-    """Print a line, even where the terminal cannot show every character."""
-    stream = stream or sys.stdout
-    encoding = stream.encoding or "utf-8"
-    stream.write(text.encode(encoding, errors="backslashreplace").decode(encoding) + "\n")
+    """Print a line for people: each character is visible, and only styles are obeyed."""
+    screen(stream or sys.stdout).write(f"{text}\n")
 
 
 def can_show(text: str) -> bool:
@@ -47,10 +52,15 @@ def can_show(text: str) -> bool:
     return True
 
 
+def json_text(value: Any, indent: int | None = None) -> str:
+    """Return a value as JSON in which every character can be shown."""
+    return visible_json(json.dumps(value, ensure_ascii=False, indent=indent, default=str))
+
+
 def write_json(value: Any) -> None:
     """Print a value as JSON: in lines for people, in one for programs that read a pipe."""
     indent = 2 if sys.stdout.isatty() else None
-    write(json.dumps(value, ensure_ascii=False, indent=indent, default=str))
+    write(json_text(value, indent=indent))
 
 
 def write_data(value: Any) -> None:
@@ -87,7 +97,7 @@ def columns(rows: Mapping[str, str]) -> list[str]:
     width = min(max(map(_width, rows), default=0), room // 3)
     lines = []
     for name, text in rows.items():
-        first, *rest = textwrap.wrap(text, room - width - 2 * len(_GAP)) or [""]
+        first, *rest = textwrap.wrap(visible(text), room - width - 2 * len(_GAP)) or [""]
         lead = f"{_GAP}{styled(name, 'bold')}"
         if _width(name) > width:
             lines.append(lead)
@@ -122,7 +132,7 @@ def counted(count: int, one: str, many: str | None = None) -> str:
 
 def shortened(text: str, width: int) -> str:
     """Return a text as one line of at most some columns."""
-    line = " ".join(text.split())
+    line = " ".join(visible(text).split())
     if _width(line) <= width:
         return line
     kept = ""
@@ -137,8 +147,9 @@ def _cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple | set | frozenset):
-        return ", ".join(map(str, value))
-    return "" if value is None else " ".join(str(value).split()) if "\n" in str(value) else str(value)
+        return visible_line(", ".join(map(str, value)))
+    text = "" if value is None else visible(str(value))
+    return " ".join(text.split()) if "\n" in text else visible_line(text)
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], room: int | None) -> str:

@@ -7,7 +7,9 @@ import sys
 from collections.abc import Sequence
 from typing import TextIO
 
-from .render import has_colour, shortened, styled, write
+from amplifier_system.screen import screen
+
+from .render import ERASE_LINE, has_colour, shortened, styled, write
 
 _WIDEST = 110
 
@@ -37,7 +39,7 @@ class TerminalPage:
         if not self._can_erase or (not text and not self._has_status):
             return
         line = styled(shortened(text, shutil.get_terminal_size().columns - 1), "dim", self._stream)
-        self._stream.write(f"\r\x1b[2K{line}")
+        screen(self._stream).write(f"{ERASE_LINE}{line}")
         self._stream.flush()
         self._has_status = bool(text)
 

@@ -7,6 +7,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from amplifier_system.visible import visible, visible_line
+
 from .render import counted, shortened, styled
 
 _TELLING = ("command", "file_path", "pattern", "query", "path", "url", "agent", "instruction", "name", "action")
@@ -17,7 +19,7 @@ _MOST_DIFF_LINES = 12
 
 def called(name: str, arguments: Any) -> str:
     """Return a call in one line: the tool, and the argument that tells most."""
-    return f"{name} {_telling(arguments)}".rstrip()
+    return f"{visible_line(name)} {_telling(arguments)}".rstrip()
 
 
 def outcome(data: Mapping[str, Any]) -> str:
@@ -38,7 +40,7 @@ def diff_lines(arguments: Any) -> Iterator[str]:
     old, new = arguments.get("old_string"), arguments.get("new_string")
     if not isinstance(old, str) or not isinstance(new, str):
         return
-    lines = [*difflib.unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=1)][3:]
+    lines = [*difflib.unified_diff(visible(old).splitlines(), visible(new).splitlines(), lineterm="", n=1)][3:]
     for line in lines[:_MOST_DIFF_LINES]:
         yield styled(line, "green" if line.startswith("+") else "red" if line.startswith("-") else "dim")
     if len(lines) > _MOST_DIFF_LINES:
@@ -62,5 +64,5 @@ def _summed_up(output: Any) -> str:
         output = next((each for each in output.values() if isinstance(each, str)), "")
     if not isinstance(output, str) or not output.strip():
         return ""
-    lines = output.strip().splitlines()
+    lines = visible(output).strip().splitlines()
     return shortened(lines[0], _WIDE) if len(lines) == 1 else f"{len(lines)} lines"

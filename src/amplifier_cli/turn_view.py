@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from amplifier_system.visible import visible, visible_line
+
 from .agent_tree import AgentTree
 from .answer_stream import AnswerStream
 from .details import Details, input_text, outcome_text
@@ -109,7 +111,7 @@ class TurnView:
         if data.get("block_type") in ("thinking", "reasoning"):
             self._thinking(event, data)
         elif data.get("block_type", "text") == "text" and isinstance(text := data.get("text"), str):
-            self._answer(self._stream.feed(text))
+            self._answer(self._stream.feed(visible(text)))
             if self._stream.preview:
                 self._page.status(self._stream.preview)
 
@@ -119,7 +121,7 @@ class TurnView:
             return
         if block.get("type") == "text":
             self._page.status("")
-            self._answer(self._stream.finish(block.get("text") or ""))
+            self._answer(self._stream.finish(visible(block.get("text") or "")))
         elif block.get("type") in ("thinking", "reasoning") and self._show_thinking:
             thought = block.get("thinking") or block.get("text") or ""
             if isinstance(thought, str) and thought.strip():
@@ -165,7 +167,7 @@ class TurnView:
         self._page.line(f"{self._indent(event)}  {mark} {told if failed else styled(told, 'dim')}")
 
     def _spawned(self, event: Event, data: Mapping[str, Any]) -> None:
-        agent = str(data.get("agent") or "agent")
+        agent = visible_line(str(data.get("agent") or "agent"))
         self._page.line(f"{self._indent(event)}{styled('▸', 'cyan')} agent {agent}")
         self._agents.begin(str(data.get("sub_session_id") or data.get("session_id")), str(event["session_id"]), agent)
         self._page.agents(self._agents.lines())

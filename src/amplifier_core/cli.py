@@ -44,14 +44,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments, more = parser.parse_known_args(argv)
     stray = [word for word in more if word.startswith("-") or arguments.command != "validate"]
     if stray:
-        parser.error(f"unrecognized arguments: {' '.join(stray)}")
+        parser.error(f"unrecognized arguments: {visible(' '.join(stray))}")
     if arguments.command == "list-types":
         return _list_types()
     module_type, path = _type_and_path(parser, arguments.type, [*arguments.path, *more])
     try:
         result = _validate(path, module_type)
     except ValueError as exc:
-        parser.error(str(exc))
+        parser.error(visible(str(exc)))
     if arguments.quiet:
         _say(result.summary())
     else:
@@ -68,7 +68,7 @@ def print_result(result: ValidationResult) -> None:
         mark = "✓" if check.passed else "✗"
         if has_colours:
             mark = f"{_GREEN if check.passed else _RED}{mark}{_PLAIN}"
-        _say(f"  {mark} {f'[{check.severity}]':<9} {check.name}: {check.message}")
+        _say(f" {f'[{check.severity}]':<9} {check.name}: {check.message}", lead=f"  {mark}")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -89,7 +89,7 @@ def _type_and_path(
 ) -> tuple[str | None, str]:
     """Return type and path from `PATH`, or from the older `TYPE PATH`."""
     if len(positional) > 2 or (len(positional) == 2 and positional[0] not in VALIDATORS):
-        parser.error(f"one PATH is expected, got: {' '.join(positional)}")
+        parser.error(f"one PATH is expected, got: {visible(' '.join(positional))}")
     path = positional[-1]
     if len(positional) == 2:
         if module_type not in (None, positional[0]):
@@ -125,7 +125,12 @@ def _list_types() -> int:
     return 0
 
 
-def _say(text: str) -> None:
-    """Print, even where the terminal cannot show every character."""
+def _say(text: str, *, lead: str = "") -> None:
+    """Print, even where the terminal cannot show every character; what it would obey is shown, but for our `lead`."""
     encoding = sys.stdout.encoding or "utf-8"
-    print(text.encode(encoding, errors="backslashreplace").decode(encoding))
+    print(f"{lead}{visible(text)}".encode(encoding, errors="backslashreplace").decode(encoding))
+
+
+def visible(text: str) -> str:
+    """Return text with what a terminal would obey, or not show, as escapes; newlines and tabs stay."""
+    return "".join(one if one.isprintable() or one in "\n\t" else ascii(one)[1:-1] for one in text)

@@ -13,11 +13,12 @@ from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 from markdown_it.utils import OptionsDict
 
+from amplifier_system.visible import visible
+
 from .highlighting import highlighted
 from .html_policy import SAFE_IMAGE, is_safe_link, sanitised
 from .plain import MAX_CHARACTERS, plain
 from .processor_time import TooSlowError, at_most
-from .visible_text import visible
 
 _SECONDS = 1.0
 _NESTING = 32
@@ -39,7 +40,7 @@ def render(text: str, *, seconds: float = _SECONDS) -> str:
     shown = visible(text)
     try:
         with at_most(seconds):
-            html = _MARKDOWN.render(shown)
+            html = visible(_MARKDOWN.render(shown))  # again: entities and addresses are decoded on the way
     except (TooSlowError, RecursionError):
         return plain(text)
     return sanitised(html)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from .visible_text import visible
+from amplifier_system.visible import visible
 
 MAX_CHARACTERS = 1 << 20
 """The most of a text that is shown as HTML."""

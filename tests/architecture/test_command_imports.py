@@ -26,9 +26,9 @@ TYPER = {"typer", "annotated_doc", "shellingham"}
 STARTED = {"__main__", "_distutils_hack"}  # by the interpreter itself
 SLOW = {"asyncio", "importlib.metadata", "unittest"}  # of the standard library
 MAY_LOAD = {
-    ("--help",): {"amplifier_cli"},
-    ("--version",): {"amplifier_cli"},
-    ("version",): {"amplifier_cli"},
+    ("--help",): {"amplifier_cli", "amplifier_system"},
+    ("--version",): {"amplifier_cli", "amplifier_system"},
+    ("version",): {"amplifier_cli", "amplifier_system"},
     ("session", "list"): {"amplifier_cli", "amplifier_sessions", "amplifier_system"},
 }
 

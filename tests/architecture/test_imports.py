@@ -105,7 +105,7 @@ ALLOWANCES = [
         },
     ),
     Allowance("amplifier_kit", everywhere=frozenset({"amplifier_core", "amplifier_system"})),
-    Allowance("amplifier_rendering", everywhere=frozenset({"markdown_it", "nh3", "pygments"})),
+    Allowance("amplifier_rendering", everywhere=frozenset({"amplifier_system", "markdown_it", "nh3", "pygments"})),
     Allowance("amplifier_sessions", everywhere=frozenset()),
     Allowance("amplifier_system", everywhere=frozenset()),
 ]

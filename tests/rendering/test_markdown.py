@@ -38,8 +38,8 @@ MIB = 1 << 20
         ),
         ("```py\nx\n```", '<pre class="md-code" data-language="py"><code>x\n</code></pre>'),
         ("    x", '<pre class="md-code"><code>x\n</code></pre>'),
-        ("\x1b[1mbold\x1b[0m", '<p dir="auto">bold</p>'),
-        ("a\u202eb\x07", '<p dir="auto">a\u27e8U+202E\u27e9b\u2407</p>'),
+        ("\x1b[1mbold\x1b[0m", '<p dir="auto">\\x1b[1mbold\\x1b[0m</p>'),
+        ("a\u202eb\x07", '<p dir="auto">a\\u202eb\\x07</p>'),
     ],
 )
 def test_it_is_html(text: str, html: str) -> None:

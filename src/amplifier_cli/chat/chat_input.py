@@ -18,7 +18,9 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.patch_stdout import patch_stdout
 
+from amplifier_cli.prompt_screen import new_prompt
 from amplifier_cli.render import has_colour
+from amplifier_system.screen import screens, sequence, shown
 
 from .attachments import Attachments
 from .chat_terminal import ChatTerminal
@@ -52,7 +54,7 @@ class ChatInput:
         self._terminal = ChatTerminal(sys.stdin)
         history.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         history.touch(mode=0o600)
-        self._session: PromptSession[str] = PromptSession(
+        self._session: PromptSession[str] = new_prompt(
             message=self._message,
             history=FileHistory(str(history)),
             completer=completer,
@@ -74,7 +76,7 @@ class ChatInput:
             EOFError: Ctrl-D on an empty line.
         """
         text, self._prepared = self._prepared, ""
-        with patch_stdout(raw=True):
+        with patch_stdout(raw=True), screens():
             return await self._session.prompt_async(default=text, handle_sigint=False)
 
     def redraw(self) -> None:
@@ -94,12 +96,12 @@ class ChatInput:
 
     def _message(self) -> Any:
         colour = has_colour(sys.stdout)
-        dim, bold, plain = (_DIM, _BOLD, _PLAIN) if colour else ("", "", "")
+        dim, bold, plain = map(sequence, (_DIM, _BOLD, _PLAIN)) if colour else ("", "", "")
         if self.question:
-            return ANSI(f"{bold}{self.question}{plain}")
+            return ANSI(shown(f"{bold}{self.question}{plain}"))
         status = self._status()
         above = f"{dim}{status}{plain}\n" if status else ""
-        return ANSI(f"{above}{bold}> {plain}")
+        return ANSI(shown(f"{above}{bold}> {plain}"))
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()

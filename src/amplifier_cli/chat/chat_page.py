@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from amplifier_cli.markdown import drawn
-from amplifier_cli.render import has_colour, shortened
+from amplifier_cli.render import has_colour, shortened, write
 
 _WIDEST = 110
 _MOST_AGENTS = 6
@@ -39,5 +39,5 @@ class ChatPage:
         self._changed()
 
     def _print(self, text: str) -> None:
-        sys.stdout.write(f"{text}\n")  # the input line is redrawn below it
+        write(text)  # the input line is redrawn below it
         sys.stdout.flush()

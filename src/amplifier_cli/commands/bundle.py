@@ -156,8 +156,10 @@ def use(ctx: typer.Context, bundle: BundleArgument, project: Project = False, lo
     async def work(home: Home) -> None:
         await find_bundle(home, bundle)
         chosen = bundle if home.bundles.find(bundle) else absolute_source(bundle)
-        file = SettingsFiles.of(home.paths, Path.cwd()).at(layer)
-        store_settings(file, {"bundle": chosen, "profile": None})
+        files = SettingsFiles.of(home.paths, Path.cwd())
+        file = files.at(layer)
+        with home.trust.following(files.project_dir):
+            store_settings(file, {"bundle": chosen, "profile": None})
         write(f"new sessions use the bundle {chosen}; saved in {file}")
 
     in_home(ctx, work)

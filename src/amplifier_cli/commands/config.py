@@ -21,6 +21,7 @@ from amplifier_cli.failures import UsageError, say
 from amplifier_cli.invocation import invocation_of
 from amplifier_cli.render import write, write_json, write_table
 from amplifier_cli.stored_settings import Local, Project, chosen_layer, store_settings
+from amplifier_system.screen import write_exactly
 from amplifierd.paths import Paths
 from amplifierd.trust import Trust
 
@@ -59,7 +60,7 @@ def get(ctx: typer.Context, key: Key, as_json: Json = False) -> None:
     if as_json:
         write_json(_described(found, name))
     elif value is not None:
-        write(str(value).lower() if isinstance(value, bool) else str(value))
+        write_exactly(str(value).lower() if isinstance(value, bool) else str(value))
 
 
 @app.command("set", epilog=examples("amplifier config set model gpt-5.5", "amplifier config set model --unset"))
@@ -78,7 +79,8 @@ def set_value(
     files = SettingsFiles.of(_paths(ctx), Path.cwd())
     file = files.at(layer)
     new = None if value is None else checked_value(name, value)
-    store_settings(file, {name: new})
+    with Trust(_paths(ctx)).following(files.project_dir):
+        store_settings(file, {name: new})
     write(f"{name} is {'no longer set' if new is None else 'set'} in {file}")
     after = _resolved(ctx)
     if new is not None and after.setting(name).layer != layer and file not in after.ignored:
@@ -88,7 +90,7 @@ def set_value(
 @app.command(epilog=examples("amplifier config path", "amplifier config path --local"))
 def path(ctx: typer.Context, project: Project = False, local: Local = False) -> None:
     """Print the path of your settings file, or of one of the project's."""
-    write(str(SettingsFiles.of(_paths(ctx), Path.cwd()).at(chosen_layer(project=project, local=local))))
+    write_exactly(str(SettingsFiles.of(_paths(ctx), Path.cwd()).at(chosen_layer(project=project, local=local))))
 
 
 @app.command(epilog=examples("amplifier config trust", "amplifier config trust --remove"))

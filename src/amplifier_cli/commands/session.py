@@ -7,7 +7,7 @@ from typing import ClassVar
 from amplifier_cli.command_group import LazyGroup, new_group
 
 _READING = ("show", "search", "resume", "replay", "diff")
-_UPKEEP = ("fork", "rename", "undo", "export", "import", "cleanup", "repair")
+_UPKEEP = ("fork", "rename", "undo", "export", "import", "cleanup", "repair", "take-over")
 _TRASH = ("delete", "restore")
 
 

@@ -15,6 +15,8 @@ from amplifier_cli.render import ago, money, shortened, styled, write, write_fie
 from amplifier_cli.session_choice import find_profile, find_session, read_plan_file
 from amplifier_cli.session_names import agent_of, short_id
 from amplifier_core.utils.tool_messages import calls_in
+from amplifier_system.screen import write_exactly
+from amplifier_system.visible import visible
 from amplifierd.exceptions import MountPlanMissingError
 from amplifierd.home import Home
 from amplifierd.session_store.record import SessionRecord
@@ -135,7 +137,7 @@ def diff(
             return
         if changes.reason:
             write(styled(changes.reason, "yellow"))
-        write(changes.diff.rstrip("\n") or "No file was changed")
+        write_exactly(changes.diff.rstrip("\n") or "No file was changed")
 
     in_home(ctx, work)
 
@@ -172,7 +174,7 @@ def _write_message(message: dict[str, Any]) -> None:
     if role == "tool":
         write(styled(f"  └ {shortened(_readable(message_text(content)), _WIDE)}", "dim"))
         return
-    text = message_text(content)
+    text = visible(message_text(content))
     if text.strip():
         write(f"\n{styled('You' if role == 'user' else role.capitalize(), 'bold')}\n{text.strip()}")
     for call in calls_in(message):

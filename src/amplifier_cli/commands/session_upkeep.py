@@ -53,6 +53,28 @@ def fork(
     in_home(ctx, work)
 
 
+@app.command("take-over", epilog=examples("amplifier session take-over 3fa9a888"))
+def take_over(ctx: typer.Context, session: SessionArgument, force: Force = False) -> None:
+    """Take a session from a program that holds it and cannot let it go.
+
+    A program that is gone is noticed by itself. This is for one that hangs, or runs where it cannot be reached: it can
+    write nothing into the session any more, and a turn that it runs counts as interrupted.
+    """
+
+    async def work(home: Home) -> None:
+        record = find_session(home, session)
+        short = short_id(record.session_id)
+        holder = home.sessions.holder(record.session_id)
+        if holder is None:
+            write(f"session {short} is free: amplifier session resume {short}")
+            return
+        confirm(f"Take session {short} from {holder.holder}?", force=force)
+        await home.sessions.free(record.session_id)
+        write(f"session {short} was taken from {holder.holder}: amplifier session resume {short}")
+
+    in_home(ctx, work)
+
+
 @app.command(epilog=examples('amplifier session rename last "The migration"'))
 def rename(
     ctx: typer.Context,

@@ -14,6 +14,7 @@ from amplifier_cli.options import Json, Offline
 from amplifier_cli.render import counted, write, write_fields, write_json, write_table
 from amplifier_cli.typed_sources import absolute_source
 from amplifier_foundation.sources import CachedSource, parse_reference
+from amplifier_system.screen import write_exactly
 from amplifier_system.urls import shown
 from amplifierd.home import Home
 
@@ -85,7 +86,7 @@ def fetch(
             facts = {name: getattr(found, name) for name in names}
             write_json({"source": shown(found.ref), "path": str(found.path), **facts, "warnings": list(found.warnings)})
             return
-        write(str(found.path))
+        write_exactly(str(found.path))
 
     in_home(ctx, work, offline=offline or None)
 
@@ -111,7 +112,7 @@ def prune(
             write_json({"removed": [str(path) for path in result.removed], "freed_bytes": result.freed_bytes})
             return
         for path in result.removed:
-            write(str(path))
+            write_exactly(str(path))
         removed = f"{'would be ' if dry_run else ''}removed"
         write(f"{counted(len(result.removed), 'entry', 'entries')} {removed}, {_size(result.freed_bytes)}")
 

@@ -25,6 +25,7 @@ from amplifier_cli.session_choice import chosen_agent
 from amplifier_cli.session_names import short_id
 from amplifier_cli.suggestions import pick
 from amplifier_cli.tool_input import read_input
+from amplifier_system.screen import write_exactly
 from amplifierd.exceptions import ExecutionError
 from amplifierd.home import Home
 from amplifierd.sessions.tool_session import ToolFacts, ToolOutcome, ToolSession, open_tools
@@ -139,7 +140,7 @@ def invoke(
         write_json(asdict(outcome))
     else:
         output = outcome.output
-        write(output if isinstance(output, str) else json.dumps(output, ensure_ascii=False, indent=2))
+        write_exactly(output if isinstance(output, str) else json.dumps(output, ensure_ascii=False, indent=2))
         if sys.stdout.isatty():
             write(styled(f"session {short_id(outcome.session_id)}", "dim"))
     if not outcome.success:

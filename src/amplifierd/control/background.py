@@ -96,7 +96,7 @@ def last_lines(file: Path, count: int) -> tuple[list[str], int]:
     """Return the last whole lines of a log, and where those that follow them begin."""
     content = file.read_bytes() if file.exists() else b""
     end = content.rfind(b"\n") + 1
-    lines = content[:end].decode("utf-8", "replace").splitlines()
+    lines = content[:end].decode("utf-8", "replace").split("\n")[:-1]
     return lines[-count:] if count else [], end
 
 
@@ -108,7 +108,7 @@ def following(file: Path, position: int) -> Iterator[str]:
             found = file.stat()
             if found.st_ino != inode or found.st_size < position:
                 position, inode = 0, found.st_ino
-            with file.open(encoding="utf-8", errors="replace") as lines:
+            with file.open(encoding="utf-8", errors="replace", newline="\n") as lines:
                 lines.seek(position)
                 while (line := lines.readline()).endswith("\n"):
                     yield line.rstrip("\n")

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from amplifier_system.screen import say
 from amplifierd.cluster.standing_alone import HOW_TO_JOIN, STANDS_ALONE
 from amplifierd.daemon.run_file import find_running
 from amplifierd.exceptions import MemberError, NotReadyError
@@ -27,12 +28,12 @@ def status(ctx: typer.Context, as_json: Annotated[bool, typer.Option("--json", h
     """Show who takes part, as the daemon of this home sees it."""
     found = _ask(ctx.obj.paths, "/cluster")
     if as_json:
-        typer.echo(json.dumps(found, indent=2))
+        say(json.dumps(found, indent=2))
         return
     if not found["enabled"]:
-        typer.echo(f"{STANDS_ALONE}\n  fix: {HOW_TO_JOIN}")
+        say(f"{STANDS_ALONE}\n  fix: {HOW_TO_JOIN}")
     for member in found["members"]:
-        typer.echo(_line(member))
+        say(_line(member))
 
 
 @app.command("drain")
@@ -47,11 +48,11 @@ def drain(
     paths: Paths = ctx.obj.paths
     chosen = member or _ask(paths, "/cluster")["member_id"]
     _ask(paths, f"/cluster/members/{chosen}/drain", post=True)
-    typer.echo(f"{chosen} starts nothing new")
+    say(f"{chosen} starts nothing new")
     if wait:
         while not _has_left(paths, chosen):
             time.sleep(_LOOK_S)
-        typer.echo(f"{chosen} has no sessions left, and can be stopped")
+        say(f"{chosen} has no sessions left, and can be stopped")
 
 
 @app.command("try")
@@ -67,11 +68,11 @@ def try_out(
 
     with suppress(KeyboardInterrupt), trial(directory, store, members) as cluster:
         for number, (home, daemon) in enumerate(zip(cluster.homes, cluster.daemons, strict=True), start=1):
-            typer.echo(f"member {number}: {daemon.url}  pid {daemon.process.pid}  home {home.home}")
-        typer.echo(f"token, for all of them: {cluster.token}")
-        typer.echo(f"who is there: amplifierd --home {cluster.homes[0].home} cluster status")
-        typer.echo("Ctrl-C ends all of them")
-        cluster.wait(typer.echo)
+            say(f"member {number}: {daemon.url}  pid {daemon.process.pid}  home {home.home}")
+        say(f"token, for all of them: {cluster.token}")
+        say(f"who is there: amplifierd --home {cluster.homes[0].home} cluster status")
+        say("Ctrl-C ends all of them")
+        cluster.wait(say)
 
 
 def _has_left(paths: Paths, member: str) -> bool:

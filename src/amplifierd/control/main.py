@@ -15,6 +15,7 @@ import typer
 from amplifier_core import __version__
 from amplifier_core.exceptions import AmplifierError
 from amplifier_system.garbage_collection import begin_the_start
+from amplifier_system.screen import open_screens, say, screens
 from amplifierd.daemon.log_files import LOG_FILE
 from amplifierd.daemon.run_file import find_running
 from amplifierd.os_errors import explained
@@ -133,7 +134,7 @@ def start(ctx: typer.Context) -> None:
 
 def _start(chosen: Chosen, options: Sequence[str]) -> None:
     running = background.start(chosen.paths, [*chosen.arguments, "serve", *options])
-    typer.echo(f"amplifierd {running.version} serves {chosen.paths.home} at {running.url} (pid {running.process.pid})")
+    say(f"amplifierd {running.version} serves {chosen.paths.home} at {running.url} (pid {running.process.pid})")
 
 
 @app.command()
@@ -143,7 +144,7 @@ def stop(ctx: typer.Context) -> None:
     Running turns are ended and stored first.
     """
     stopped = background.stop(ctx.obj.paths)
-    typer.echo("no daemon serves this home" if stopped is None else f"stopped {stopped.process}")
+    say("no daemon serves this home" if stopped is None else f"stopped {stopped.process}")
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -159,11 +160,11 @@ def status(ctx: typer.Context, as_json: Annotated[bool, typer.Option("--json", h
     chosen: Chosen = ctx.obj
     running = find_running(chosen.paths)
     if as_json:
-        typer.echo(json.dumps({"running": running is not None, **(running.to_dict() if running else {})}))
+        say(json.dumps({"running": running is not None, **(running.to_dict() if running else {})}))
     elif running is None:
-        typer.echo(f"no daemon serves {chosen.paths.home}; start one: amplifier daemon start")
+        say(f"no daemon serves {chosen.paths.home}; start one: amplifier daemon start")
     else:
-        typer.echo(f"{running.process} serves {chosen.paths.home} at {running.url} since {running.started_at}")
+        say(f"{running.process} serves {chosen.paths.home} at {running.url} since {running.started_at}")
     raise typer.Exit(ExitCode.OK if running else ExitCode.FAILURE)
 
 
@@ -179,9 +180,9 @@ def open_page(
     from .login_link import login_link, open_browser  # the client of a daemon, for this command alone
 
     link = login_link(ctx.obj.paths)
-    typer.echo(link)
+    say(link)
     if not no_browser and not open_browser(link):
-        typer.echo("there is no browser here: open the link in one, within a minute", err=True)
+        say("there is no browser here: open the link in one, within a minute", err=True)
 
 
 @app.command()
@@ -193,46 +194,54 @@ def logs(
     """Show the daemon's log."""
     file = ctx.obj.paths.logs / LOG_FILE
     if not file.exists():
-        typer.echo(f"there is no log yet: {file} is written once a daemon runs", err=True)
+        say(f"there is no log yet: {file} is written once a daemon runs", err=True)
     lines, end = background.last_lines(file, count)
     for line in lines:
-        typer.echo(line)
+        say(line)
     if follow:
         with suppress(KeyboardInterrupt):
             for line in background.following(file, end):
-                typer.echo(line)
+                say(line)
 
 
 @services.command("install")
 def install_service(ctx: typer.Context) -> None:
     """Write a systemd user unit, enable it and start it."""
     file = service.install(ctx.obj.paths, ctx.obj.config)
-    typer.echo(f"wrote {file}")
+    say(f"wrote {file}")
     if not service.is_running_systemd():
-        typer.echo("systemd does not run here: enable it yourself with systemctl --user enable --now amplifierd")
+        say("systemd does not run here: enable it yourself with systemctl --user enable --now amplifierd")
 
 
 @services.command("uninstall")
 def uninstall_service() -> None:
     """Stop the service and remove its unit."""
     file = service.uninstall()
-    typer.echo("there is no unit" if file is None else f"removed {file}")
+    say("there is no unit" if file is None else f"removed {file}")
 
 
 @app.command()
 def version() -> None:
     """Print the version."""
-    typer.echo(f"amplifierd {__version__}")
+    say(f"amplifierd {__version__}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
+    if argv is None:
+        open_screens()
+        return _run(sys.argv[1:])
+    with screens():
+        return _run(argv)
+
+
+def _run(argv: Sequence[str]) -> int:
     try:
-        app(args=list(sys.argv[1:] if argv is None else argv), prog_name="amplifierd")
+        app(args=list(argv), prog_name="amplifierd")
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else ExitCode.OK if ended.code is None else ExitCode.FAILURE
     except background.StartFailedError as error:
-        typer.echo(f"error: the daemon did not start:\n{error}", err=True)
+        say(f"error: the daemon did not start:\n{error}", err=True)
         return error.code
     except OSError as error:
         known = explained(error)
@@ -245,5 +254,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _reported(error: AmplifierError) -> int:
-    typer.echo(f"error: {error.message}" + (f"\n  fix: {error.hint}" if error.hint else ""), err=True)
+    say(f"error: {error.message}" + (f"\n  fix: {error.hint}" if error.hint else ""), err=True)
     return code_of(error)

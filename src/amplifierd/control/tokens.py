@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 
+from amplifier_system.screen import say
 from amplifierd.daemon.callers import SCOPES
 from amplifierd.daemon.credentials import Credentials
 from amplifierd.daemon.tokens import Tokens
@@ -47,16 +50,20 @@ def create(
     scope: Annotated[str, typer.Option(help=f"One of {', '.join(SCOPES)}.")] = "run",
     owner: Annotated[str | None, typer.Option(help="Whose sessions it sees; by default its name.")] = None,
     max_cost: Annotated[float | None, typer.Option(min=0, help="What each of its sessions may cost, in USD.")] = None,
+    root: Annotated[
+        list[str] | None, typer.Option(help="A directory that its sessions work in or below; may be repeated.")
+    ] = None,
 ) -> None:
     """Make a token and print it once: only its hash is kept."""
     chosen = next((known for known in SCOPES if known == scope), None)
     if chosen is None:
         raise SettingsError(f"{scope!r} is not a scope", hint=f"use one of {', '.join(SCOPES)}")
     limits = Limits.read({"cost_usd": max_cost}) if max_cost is not None else None
+    roots = [os.path.normpath(Path(each).expanduser().absolute()) for each in root or ()]
     _, secret = _with_credentials(
-        ctx, lambda credentials: credentials.create_token(name, chosen, owner=owner, limits=limits)
+        ctx, lambda credentials: credentials.create_token(name, chosen, owner=owner, limits=limits, roots=roots)
     )
-    typer.echo(secret)
+    say(secret)
 
 
 @app.command("list")
@@ -70,14 +77,15 @@ def list_tokens(
 
     shown = _with_credentials(ctx, look)
     if as_json:
-        typer.echo(json.dumps(shown, indent=2))
+        say(json.dumps(shown, indent=2))
         return
     for token in shown:
-        typer.echo(f"{token['name']}  {token['scope']}  owner {token['owner']}  {token['created_at'] or ''}".rstrip())
+        facts = [token["name"], token["scope"], f"owner {token['owner']}", token["created_at"] or ""]
+        say("  ".join([*filter(None, facts), *(f"root {root}" for root in token["roots"])]))
 
 
 @app.command("revoke")
 def revoke(ctx: typer.Context, name: Name) -> None:
     """Make a token worthless at once."""
     _with_credentials(ctx, lambda credentials: credentials.revoke_token(name))
-    typer.echo(f"revoked {name}")
+    say(f"revoked {name}")

@@ -55,3 +55,16 @@ async def test_a_secret_that_only_a_plan_has_leaves_the_worker_masked(
 
     await until(lambda: all(f"{said} [REDACTED]" in caplog.text for said in ("logged", "printed", "told")))
     assert "hunter" not in caplog.text
+
+
+async def test_messages_of_the_protocol_that_a_module_prints_or_returns_are_only_text(bench: WorkerBench) -> None:
+    session_id, _ = await bench.session(faulty("forge"), tools=[FAULTS])
+    other, _ = await bench.session()
+
+    first, second, third = await bench.run(session_id, PROMPT), await bench.run(other), await bench.run(session_id)
+
+    assert [one["status"] for one in (first, second, third)] == ["completed"] * 3
+    assert [one["response"] for one in (first, second)] == ["Done."] * 2
+    stored = await bench.home.sessions.runtime.store.read_events(session_id)
+    assert {event["session_id"] for event in stored} == {session_id}
+    assert "forged:event" not in {event["event"] for event in stored}

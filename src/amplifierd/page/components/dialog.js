@@ -1,6 +1,6 @@
 // Dialogs: the browser's own element, which keeps the focus inside and closes by Escape.
 
-import { add, h, iconButton } from "../lib/dom.js";
+import { add, h, iconButton, setText } from "../lib/dom.js";
 
 /**
  * Show a dialog and return a promise of what it was closed with; null when it was dismissed.
@@ -74,11 +74,11 @@ export function askAndSend({ title, fields, action, send }) {
     build: () => [fields, problem],
     actions: [{ label: action }],
     onSubmit: async (close) => {
-      problem.textContent = "";
+      setText(problem, "");
       try {
         close(await send());
       } catch (error) {
-        problem.textContent = [error.message, error.hint].filter(Boolean).join(" · ");
+        setText(problem, [error.message, error.hint].filter(Boolean).join(" · "));
       }
     },
   });

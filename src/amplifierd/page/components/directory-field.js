@@ -1,7 +1,8 @@
 // A field for a directory of the daemon's machine, completed from what is there.
 
+import { visible } from "../lib/visible.js";
 import { below, completions } from "../lib/directories.js";
-import { fill, h } from "../lib/dom.js";
+import { fill, h, setText } from "../lib/dom.js";
 import { settled } from "../lib/state.js";
 import { CompletionList } from "./completion-list.js";
 
@@ -41,7 +42,7 @@ export class DirectoryField extends HTMLElement {
     const path = typed.startsWith("/") ? this.#root && below(this.#root, typed) : typed;
     if (path === null) {
       this.#list.close();
-      this.#note.textContent = this.#root ? `Completion knows the directories below ${this.#root} only.` : "";
+      setText(this.#note, this.#root ? `Completion knows the directories below ${this.#root} only.` : "");
       return;
     }
     const asked = ++this.#asked;
@@ -49,8 +50,8 @@ export class DirectoryField extends HTMLElement {
       const { root, entries } = await completions(path, { signal: this.#abort.signal, fits: ({ type }) => type === "directory" });
       if (asked !== this.#asked) return; // More was typed meanwhile.
       this.#root = root;
-      this.#input.placeholder = root;
-      this.#note.textContent = `If left empty: ${root}`;
+      this.#input.placeholder = visible(root);
+      setText(this.#note, `If left empty: ${root}`);
       if (!quietly && document.activeElement === this.#input) this.#list.show(entries);
     } catch {
       this.#list.close(); // What is typed is no directory, or cannot be looked at: it may be meant all the same.

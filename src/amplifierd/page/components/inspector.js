@@ -1,6 +1,6 @@
 // The panel beside a view that shows one thing of it closely. On a narrow screen it lies over the view.
 
-import { announce, fill, h, iconButton } from "../lib/dom.js";
+import { announce, fill, h, iconButton, setText } from "../lib/dom.js";
 
 /** Opened with `show`; Escape or its button closes it, and the focus returns to where it came from. */
 export class Inspector extends HTMLElement {
@@ -28,8 +28,8 @@ export class Inspector extends HTMLElement {
     if (this.#onClose && this.#onClose !== onClose) this.#onClose();
     this.#from = from;
     this.#onClose = onClose;
-    this.#heading.textContent = title;
-    this.#subtitle.textContent = subtitle;
+    setText(this.#heading, title);
+    setText(this.#subtitle, subtitle);
     this.#subtitle.hidden = !subtitle;
     fill(this.#body, content);
     this.hidden = false;

@@ -1,4 +1,6 @@
-// Elements without markup: text from outside becomes text, never HTML. The one exception is `trusted`.
+// Elements without markup: text from outside becomes text that is seen, never HTML. The one exception is `trusted`.
+
+import { visible } from "./visible.js";
 
 /** Make an element: `h("button.primary", {onclick}, "Save")`. Strings become text nodes; null and false are left out. */
 export function h(selector, ...rest) {
@@ -16,6 +18,10 @@ export function h(selector, ...rest) {
 function assign(element, props) {
   for (const [name, value] of Object.entries(props)) {
     if (value === null || value === undefined) continue;
+    if (READ.has(name)) {
+      element.setAttribute(name, visible(value));
+      continue;
+    }
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (name === "class") element.className = [element.className, value].filter(Boolean).join(" ");
     else if (name === "dataset") Object.assign(element.dataset, value);
@@ -26,14 +32,20 @@ function assign(element, props) {
   return element;
 }
 
+const READ = new Set(["alt", "aria-description", "aria-label", "aria-valuetext", "label", "placeholder", "title"]);
 const READ_ONLY = new Set(["list", "form", "role"]);
 
 /** Append children, in lists of any depth. */
 export function add(parent, children) {
   for (const child of [children].flat(Infinity)) {
-    if (child !== null && child !== undefined && child !== false && child !== "") parent.append(child);
+    if (child !== null && child !== undefined && child !== false && child !== "") parent.append(child instanceof Node ? child : visible(child));
   }
   return parent;
+}
+
+/** Have an element say a text and nothing else. */
+export function setText(element, text) {
+  element.textContent = visible(text);
 }
 
 /** Replace everything below an element. */
@@ -132,6 +144,6 @@ export function iconButton(name, label, onclick, props = {}) {
 /** Tell a screen reader something that is seen elsewhere; used for what a person waits for, not for every change. */
 export function announce(text) {
   const region = document.getElementById("announcer");
-  region.textContent = "";
-  requestAnimationFrame(() => { region.textContent = text; });
+  region.replaceChildren();
+  requestAnimationFrame(() => setText(region, text));
 }

@@ -1,5 +1,7 @@
 // Numbers, times and names as people read them.
 
+export { visible as plain } from "./visible.js";
+
 const whole = new Intl.NumberFormat("en");
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 const day = new Intl.DateTimeFormat("en", { day: "numeric", month: "short" });
@@ -88,12 +90,4 @@ export function sessionName(session) {
 export function shortPath(path, parts = 2) {
   const pieces = (path ?? "").split("/").filter(Boolean);
   return pieces.length <= parts ? path : `…/${pieces.slice(-parts).join("/")}`;
-}
-
-const DIRECTIONS = /[\u202a-\u202e\u2066-\u2069\u200e\u200f]/g;
-const CONTROLS = /\u001b\[[0-9;?]*[ -/]*[@-~]|\u001b\][^\u0007\u001b]*(?:\u0007|\u001b\\)|[\u0000-\u0008\u000b-\u001f\u007f]/g;
-
-/** Text of a program or a model without terminal codes; marks that reorder text are shown, not obeyed. */
-export function plain(text) {
-  return String(text ?? "").replace(CONTROLS, "").replace(DIRECTIONS, (mark) => `⟨U+${mark.charCodeAt(0).toString(16)}⟩`);
 }

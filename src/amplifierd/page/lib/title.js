@@ -1,6 +1,7 @@
 // What the tab is called: where one is, and how many questions wait for an answer.
 
 import { approvals } from "./approvals.js";
+import { visible } from "./visible.js";
 
 let place = "";
 
@@ -12,7 +13,7 @@ export function setTitle(text) {
 
 function show() {
   const waiting = approvals.value.size;
-  document.title = `${waiting ? `(${waiting}) ` : ""}${place} · Amplifier`;
+  document.title = visible(`${waiting ? `(${waiting}) ` : ""}${place} · Amplifier`);
 }
 
 approvals.subscribe(show, { now: false });

@@ -1,14 +1,12 @@
 // Everything that waits for an answer, in all sessions, the oldest first.
 
 import { approvals, load } from "../lib/approvals.js";
-import { fill, h, refill } from "../lib/dom.js";
-import { moment, plain, plural, sessionName, since } from "../lib/format.js";
-import { parsed } from "../lib/json.js";
+import { fill, h, refill, setText } from "../lib/dom.js";
+import { moment, plural, sessionName, since } from "../lib/format.js";
 import { sessionHref } from "../lib/router.js";
 import { refresh, sessions } from "../lib/sessions.js";
 import { shortcut } from "../lib/shortcuts.js";
 import { perFrame } from "../lib/state.js";
-import { toolSubject } from "../lib/tool-subject.js";
 import { emptyState, loading, View } from "../lib/view.js";
 import { approvalBox } from "../components/approval-box.js";
 import { toolInput } from "../components/tool-input.js";
@@ -36,7 +34,7 @@ class InboxView extends View {
 
   #render() {
     const waiting = [...approvals.value.values()];
-    this.#count.textContent = waiting.length ? `${plural(waiting.length, "question")}, the oldest first` : "";
+    setText(this.#count, waiting.length ? `${plural(waiting.length, "question")}, the oldest first` : "");
     for (const [id, item] of this.#items) {
       if (approvals.value.has(id)) continue;
       const hadFocus = item.contains(document.activeElement);
@@ -82,14 +80,10 @@ class InboxView extends View {
   }
 }
 
-/** What is asked about, below the line that the question itself shows: the input of its tool where it has one. */
-function detailsOf({ prompt, action, tool_name: name }) {
-  const [first, ...rest] = (prompt ?? "").split("\n");
-  const text = first.startsWith(action ?? first) ? rest.join("\n") : prompt;
-  if (!text.trim()) return null;
-  const input = parsed(text);
-  if (typeof input !== "object") return h("pre.data", plain(text));
-  return h("div.inbox-input", h("p", h("code", plain(toolSubject(input)).slice(0, 200))), toolInput({ name, input }));
+/** What a tool is given, as its own card would show it; the question below it has every character. */
+function detailsOf({ input, tool_name: name }) {
+  if (!input || !Object.keys(input).length || "command" in input) return null;
+  return h("div.inbox-input", toolInput({ name, input }));
 }
 
 customElements.define("view-inbox", InboxView);

@@ -1,7 +1,7 @@
 // The way in: a token typed or pasted. Who has a link of `amplifier daemon open` does not see this.
 
 import { request } from "../lib/api.js";
-import { fill, h, LOGO } from "../lib/dom.js";
+import { fill, h, LOGO, setText } from "../lib/dom.js";
 import { setTitle } from "../lib/title.js";
 import { View } from "../lib/view.js";
 
@@ -20,12 +20,12 @@ class LoginView extends View {
       onsubmit: async (event) => {
         event.preventDefault();
         button.disabled = true;
-        problem.textContent = "";
+        setText(problem, "");
         try {
           await request("POST", "/auth/login", { body: { token: field.value.trim() } });
           this.onLogin();
         } catch (error) {
-          problem.textContent = explain(error);
+          setText(problem, explain(error));
           field.select();
         } finally {
           button.disabled = false;

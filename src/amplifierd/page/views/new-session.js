@@ -1,7 +1,7 @@
 // A new session: which profile, where, within which limits, and what to do first.
 
 import { get, ofSession, submit } from "../lib/api.js";
-import { fill, h } from "../lib/dom.js";
+import { fill, h, setText } from "../lib/dom.js";
 import { showSession } from "../lib/navigation.js";
 import { canRun } from "../lib/profiles.js";
 import { href } from "../lib/router.js";
@@ -86,7 +86,7 @@ class NewSessionView extends View {
   async #create(event) {
     event.preventDefault();
     this.#button.disabled = true;
-    this.#button.textContent = "Starting…";
+    setText(this.#button, "Starting…");
     fill(this.#problem);
     const profile = new FormData(event.target).get("profile") ?? "";
     const prompt = this.#prompt.value.trim();
@@ -109,7 +109,7 @@ class NewSessionView extends View {
       fill(this.#problem, failure(error));
     } finally {
       this.#button.disabled = false;
-      this.#button.textContent = "Start session";
+      setText(this.#button, "Start session");
     }
   }
 }

@@ -1,7 +1,7 @@
 // Where a person writes: a prompt, or while the agent works a word to it or the next prompt.
 
 import { ofSession, post, submit } from "../../lib/api.js";
-import { fill, h, icon, iconButton } from "../../lib/dom.js";
+import { fill, h, icon, iconButton, setText } from "../../lib/dom.js";
 import { stateOf } from "../../components/status.js";
 import { attempt, toast, toastError } from "../../components/toast.js";
 import { describe, shortcut } from "../../lib/shortcuts.js";
@@ -80,7 +80,7 @@ export class Composer extends HTMLElement {
     const had = this.#buttons.contains(document.activeElement) ? document.activeElement.dataset.key : null;
     const isBusy = BUSY.has(state);
     this.#field.placeholder = isBusy ? "Say something to the running turn…" : session.status === "active" ? "Ask, or say what to do…" : "It has ended; a prompt resumes it…";
-    this.#hint.textContent = isBusy ? "Enter: steer · Ctrl+Enter: queue" : "Enter: send · Shift+Enter: new line";
+    setText(this.#hint, isBusy ? "Enter: steer · Ctrl+Enter: queue" : "Enter: send · Shift+Enter: new line");
     const button = (key, label, onclick, props = {}, ...content) =>
       h(`button${props.isPrimary ? ".primary" : ""}`, { type: "button", dataset: { key }, title: props.title ?? label, disabled: Boolean(props.disabled) || this.#isSending, onclick }, ...content, label);
     fill(this.#buttons, isBusy

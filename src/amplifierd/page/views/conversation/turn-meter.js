@@ -1,6 +1,6 @@
 // What the running turn has taken until now: time, tokens and cost, those of its agents included.
 
-import { fill, h } from "../../lib/dom.js";
+import { fill, h, setText } from "../../lib/dom.js";
 import { costWord, duration, plural } from "../../lib/format.js";
 import { eventsAfter, lastEvents } from "../../lib/session-events.js";
 import { isAtWork } from "../../lib/sessions.js";
@@ -71,7 +71,7 @@ export class TurnMeter extends HTMLElement {
       usage.tokens.total > 0 && plural(usage.tokens.total, "token"),
       usage.tokens.total > 0 && costWord(usage),
     ];
-    this.#figures.textContent = figures.filter(Boolean).join(" · ");
+    setText(this.#figures, figures.filter(Boolean).join(" · "));
   }
 }
 

@@ -1,7 +1,7 @@
 // The end of the daemon's log, followed while it is visible.
 
 import { get } from "../../lib/api.js";
-import { fill, h } from "../../lib/dom.js";
+import { fill, h, setText } from "../../lib/dom.js";
 import { plain } from "../../lib/format.js";
 import { heading, refused } from "./panel.js";
 
@@ -25,7 +25,7 @@ export function logPanel(signal) {
     const shown = lines.filter((line) => LEVELS[level.value].test(line) && line.toLowerCase().includes(wanted));
     fill(text, shown.map((line) => h("span.log-line", { dataset: { level: levelOf(line) } }, `${plain(line)}\n`)));
     if (follow.checked) text.scrollTop = text.scrollHeight;
-    note.textContent = shown.length < lines.length ? `${shown.length} of the last ${lines.length} lines` : `The last ${lines.length} lines`;
+    setText(note, shown.length < lines.length ? `${shown.length} of the last ${lines.length} lines` : `The last ${lines.length} lines`);
   };
   const look = async () => {
     try {
@@ -39,7 +39,7 @@ export function logPanel(signal) {
       }
     } catch (error) {
       if (error.name === "AbortError") return;
-      note.textContent = error.message;
+      setText(note, error.message);
     }
     if (!signal.aborted) timer = setTimeout(look, EVERY_MS);
   };

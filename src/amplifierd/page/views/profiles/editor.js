@@ -1,7 +1,7 @@
 // The text of a profile, checked while it is written. What is not valid is never stored.
 
 import { getText, post, put } from "../../lib/api.js";
-import { announce, fill, h, icon } from "../../lib/dom.js";
+import { announce, fill, h, icon, setText } from "../../lib/dom.js";
 import { plural } from "../../lib/format.js";
 import { ofProfile } from "../../lib/profiles.js";
 import { describe } from "../../lib/shortcuts.js";
@@ -83,7 +83,7 @@ export class ProfileEditor extends HTMLElement {
       const verdict = await post("/profiles/validate", { markdown: this.#text.value }, { signal: this.#options.signal });
       if (turn === this.#checked) this.#show(verdict);
     } catch (error) {
-      if (error.name !== "AbortError" && turn === this.#checked) this.#verdict.textContent = `Not checked: ${error.message}`;
+      if (error.name !== "AbortError" && turn === this.#checked) setText(this.#verdict, `Not checked: ${error.message}`);
     }
   }
 

@@ -1,6 +1,6 @@
 // Cost and tokens over the turns: bars, and the same numbers as a table.
 
-import { fill, h } from "../../lib/dom.js";
+import { fill, h, setText } from "../../lib/dom.js";
 import { dollars, duration, number, plain, plural, tokens } from "../../lib/format.js";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -54,9 +54,9 @@ export class TurnPlots extends HTMLElement {
     svg.addEventListener("pointermove", (event) => {
       const turn = this.#turns[at(event)];
       const parts = series.length > 1 ? series.map((name, index) => `${tokens(values[at(event)][index])} ${name}`).join(", ") : word(sums[at(event)]);
-      said.textContent = `Turn ${turn.number}: ${parts}`;
+      setText(said, `Turn ${turn.number}: ${parts}`);
     });
-    svg.addEventListener("pointerleave", () => { said.textContent = rest; });
+    svg.addEventListener("pointerleave", () => { setText(said, rest); });
     svg.addEventListener("click", (event) => this.#onChoose(this.#turns[at(event)]));
     return h("figure.plot",
       h("figcaption", h("span.plot-title", title), series.length > 1 && h("span.plot-key", series.map((name) => h("span.key", { dataset: { series: name } }, name))), said),

@@ -1,6 +1,6 @@
 // A turn as a waterfall: one row per span, drawn where and as long as it happened.
 
-import { fill, h, icon } from "../../lib/dom.js";
+import { fill, h, icon, setText } from "../../lib/dom.js";
 import { dollars, duration, plain, tokens } from "../../lib/format.js";
 import { usageOf } from "../../lib/usage.js";
 import { TimeScale } from "./time-scale.js";
@@ -136,12 +136,12 @@ class Row {
     const used = usageOf(span);
     const print = JSON.stringify([span.kind, span.name, span.subject, span.status, span.end && end - span.begin, used, span.agent]);
     const time = isPoint ? "" : duration(end - span.begin);
-    this.#numbers[0].textContent = time;
+    setText(this.#numbers[0], time);
     if (print === this.#print) return;
     this.#print = print;
     fill(this.#name, icon(ICONS[span.kind]), h("span.fall-label", span.agent ?? plain(span.name)), h("span.fall-subject", plain(span.subject).split("\n")[0].slice(0, 120)));
-    this.#numbers[1].textContent = used.tokens ? tokens(used.tokens) : "";
-    this.#numbers[2].textContent = used.cost === null ? "" : dollars(used.cost);
+    setText(this.#numbers[1], used.tokens ? tokens(used.tokens) : "");
+    setText(this.#numbers[2], used.cost === null ? "" : dollars(used.cost));
     this.button.setAttribute("aria-label", sentence(span, used, span.begin - begin, end, isPoint));
   }
 
@@ -156,7 +156,7 @@ class Row {
 function sentence(span, used, after, end, isPoint) {
   const waits = span.waits.filter((wait) => wait.end).map((wait) => `${duration(wait.end - wait.begin)} ${WAITS[wait.kind]}`);
   return [
-    `${KINDS[span.kind]} ${span.agent ?? plain(span.name)}`, plain(span.subject).slice(0, 80), STATES[span.status],
+    `${KINDS[span.kind]} ${plain(span.agent ?? span.name)}`, plain(span.subject).slice(0, 80), STATES[span.status],
     `after ${duration(after)}`, !isPoint && span.end && `took ${duration(end - span.begin)}`, ...waits,
     used.tokens && `${used.tokens} tokens`, used.cost !== null && dollars(used.cost),
   ].filter(Boolean).join(", ");

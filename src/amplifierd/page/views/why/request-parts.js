@@ -1,6 +1,6 @@
 // The parts of a request to a model, in the order in which they were sent, each with where it came from.
 
-import { fill, h, icon, iconButton } from "../../lib/dom.js";
+import { fill, h, icon, iconButton, setText } from "../../lib/dom.js";
 import { copyText } from "../../lib/clipboard.js";
 import { number, plain, plural, tokens } from "../../lib/format.js";
 import { factList } from "../../components/inspector.js";
@@ -50,7 +50,7 @@ function earlier(parts, known) {
     count += next.length;
     more.before(...next.map((part) => partElement(part, known)));
     more.hidden = count >= parts.length;
-    more.textContent = `Show more (${number(parts.length - count)} left)`;
+    setText(more, `Show more (${number(parts.length - count)} left)`);
   };
   details.addEventListener("toggle", () => {
     if (!details.open || body.firstChild) return;

@@ -1,7 +1,7 @@
 // Why: what a request to a model was made of, and where every part of it came from.
 
 import { get, ofSession } from "../../lib/api.js";
-import { announce, fill, h, icon, iconButton } from "../../lib/dom.js";
+import { announce, fill, h, icon, iconButton, setText } from "../../lib/dom.js";
 import { dollars, duration, number, plain, plural } from "../../lib/format.js";
 import { sessionHref } from "../../lib/router.js";
 import { shortcut } from "../../lib/shortcuts.js";
@@ -99,7 +99,7 @@ class WhyView extends View {
     });
     fill(this.#picker, [...groups.values()]);
     if (this.#at >= 0) this.#picker.value = String(this.#at);
-    this.#count.textContent = `of ${plural(this.#requests.length, "request")}`;
+    setText(this.#count, `of ${plural(this.#requests.length, "request")}`);
     this.#older.disabled = this.#at <= 0;
     this.#newer.disabled = this.#at >= this.#requests.length - 1;
   }
