@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 
+from amplifier_system.visible import visible_exactly, visible_line
 from amplifierd.sessions.approval import ALLOW, DENY, Approval, ApprovalDecision
 from amplifierd.sessions.approvers import AllowByRule, ApprovalRule, Approver, DenyAll
 
@@ -16,6 +19,9 @@ Ask = Callable[[str], Awaitable[str]]
 Tell = Callable[[str], None]
 
 _USUAL = frozenset({"allow", "deny", "allow once", "allow always", "deny once", "deny always"})
+_STOPPED = "The person stopped here"
+_LINES_FOR_THE_ANSWER = 4
+_FEWEST_LINES = 5
 _NO_TERMINAL = "There is no terminal to ask on; amplifier run --yes answers yes to all questions"
 
 
@@ -32,31 +38,56 @@ def no_terminal() -> Approver:
 class TerminalApprover:
     """Asks at the terminal, one question at a time. `ask` shows a line and returns what was typed.
 
-    It may raise `EOFError` or `KeyboardInterrupt`: both are a no.
+    It may raise `EOFError` or `KeyboardInterrupt`: both are a no. A question that does not fit on the screen is shown
+    page by page; the answers come after the last one.
     """
 
     def __init__(self, ask: Ask, tell: Tell) -> None:
         self._ask, self._tell = ask, tell
+        self._one_at_a_time = asyncio.Lock()
 
     async def decide(self, approval: Approval) -> ApprovalDecision:
-        self._tell(f"\n{approval.prompt}")
-        while True:
+        async with self._one_at_a_time:
             try:
-                typed = await self._ask(f"{choices(approval)} > ")
+                return await self._decide(approval)
             except (EOFError, KeyboardInterrupt):
-                return ApprovalDecision(DENY, "The person stopped here")
-            decision = read_answer(typed, approval)
+                return ApprovalDecision(DENY, _STOPPED)
+
+    async def _decide(self, approval: Approval) -> ApprovalDecision:
+        text = visible_exactly(approval.prompt)
+        pages = pages_of(text, *shutil.get_terminal_size())
+        pages = pages if len(pages) > 1 else [text]
+        for number, page in enumerate(pages, start=1):
+            self._tell(f"\n{page}" if number == 1 else page)
+            if number < len(pages):
+                length = f"{len(approval.prompt):,} characters"
+                typed = await self._ask(f"page {number} of {len(pages)}, {length}: [Enter] shows more, [n]o > ")
+                if typed.strip().casefold() in ("n", "no"):
+                    return ApprovalDecision(DENY, "The person said no")
+        while True:
+            decision = read_answer(await self._ask(f"{choices(approval)} > "), approval)
             if decision is not None:
                 return decision
             self._tell(f"Please answer with one of: {choices(approval)}")
+
+
+def pages_of(text: str, columns: int, rows: int) -> list[str]:
+    """Return a text in pieces that fit on the screen; a line that is too long goes on in the next."""
+    width, height = max(columns, 1), max(rows - _LINES_FOR_THE_ANSWER, _FEWEST_LINES)
+    lines = [piece for line in text.split("\n") for piece in _pieces(line.expandtabs(), width)]
+    return ["\n".join(lines[place : place + height]) for place in range(0, len(lines), height)]
+
+
+def _pieces(line: str, width: int) -> list[str]:
+    return [line[place : place + width] for place in range(0, len(line), width)] or [""]
 
 
 def choices(approval: Approval) -> str:
     """Return the possible answers in a line."""
     own = _own_options(approval)
     if own:
-        return ", ".join(f"[{number}] {option}" for number, option in enumerate(own, start=1))
-    always = ", [a]lways in this session" if _has_always(approval) else ""
+        return ", ".join(f"[{number}] {visible_line(option)}" for number, option in enumerate(own, start=1))
+    always = ", [a]lways in session, [h]ere, [e]verywhere" if approval.scopes else ""
     return f"[y]es, once{always}, [n]o, or: n REASON"
 
 
@@ -69,8 +100,12 @@ def read_answer(typed: str, approval: Approval) -> ApprovalDecision | None:
     match word.casefold():
         case "y" | "yes":
             return ApprovalDecision(ALLOW)
-        case "a" | "always" if _has_always(approval):
-            return ApprovalDecision(ALLOW, remember=True)
+        case "a" | "always" if approval.scopes and not rest:
+            return ApprovalDecision(ALLOW, remember="session")
+        case "h" | "here" if approval.scopes:
+            return ApprovalDecision(ALLOW, remember="project")
+        case "e" | "everywhere" if approval.scopes:
+            return ApprovalDecision(ALLOW, remember="everywhere")
         case "n" | "no":
             return ApprovalDecision(DENY, rest.strip() or "The person said no")
     return None
@@ -86,10 +121,6 @@ def _own_answer(typed: str, options: Sequence[str]) -> ApprovalDecision | None:
         return ApprovalDecision(options[int(typed) - 1])
     found = next((option for option in options if option.casefold() == typed.casefold()), None)
     return None if found is None else ApprovalDecision(found)
-
-
-def _has_always(approval: Approval) -> bool:
-    return approval.remember_key is not None
 
 
 def approver_for(*, yes: bool, how: How = "none") -> Approver:
@@ -108,10 +139,11 @@ def approver_for(*, yes: bool, how: How = "none") -> Approver:
 
 async def _ask(question: str) -> str:
     """Ask at the terminal; Ctrl-C there is a no, and stops the turn as it does elsewhere."""
-    from prompt_toolkit import PromptSession  # loaded when there is something to ask
-    from prompt_toolkit.output.defaults import create_output
+    from prompt_toolkit.output.defaults import create_output  # loaded when there is something to ask
 
-    asking = PromptSession[str](output=create_output(stdout=sys.stderr))
+    from .prompt_screen import new_prompt
+
+    asking = new_prompt(output=create_output(stdout=sys.stderr))
     try:
         return await asking.prompt_async(question, handle_sigint=False)
     except KeyboardInterrupt:

@@ -21,7 +21,10 @@ class Consent(StrEnum):
     """What is known about a call that is about to run."""
 
     APPROVED = "approved"
-    """A person was asked about exactly this call, now or before, and said yes."""
+    """A person was asked about exactly this call, now, and said yes."""
+
+    REMEMBERED = "remembered"
+    """A person said yes before, to this call or to one like it; it reaches the hosts that were named then."""
 
     UNASKED = "unasked"
     """A rule or the configuration let it pass."""

@@ -5,8 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 from amplifier_core import ModuleCoordinator
-from amplifier_core.events import TOOL_PRE
+from amplifier_core.events import PROMPT_SUBMIT, TOOL_POST, TOOL_PRE
 from amplifier_kit.approval import GATE, GUARD
+from amplifier_kit.concerns import CONCERN, LEDGER
 from amplifier_kit.consent import CONSENT
 from amplifier_kit.mounting import Handlers, intercept_tools, offer_capability
 
@@ -32,7 +33,12 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any] | None = 
     offer_capability(coordinator, REGISTER_PROVIDER, hook.register_provider)
     offer_capability(coordinator, GATE, hook.gate)
     offer_capability(coordinator, CONSENT, hook.consents)
+    offer_capability(coordinator, CONCERN, hook.ask_about)
+    offer_capability(coordinator, LEDGER, hook.ledger)
+    handlers.register(PROMPT_SUBMIT, hook.handle_prompt, priority=_PRIORITY, name="approval_ledger")
     see_no_more = intercept_tools(coordinator, GUARD, hook.execution)
+    if see_no_more is None:
+        handlers.register(TOOL_POST, hook.handle_tool_post, priority=-_PRIORITY, name="approval_ledger")
     offer_capability(coordinator, GUARD, hook.execution)
     logger.info("mounted %s with %d rules", MODULE_ID, len(hook.settings.rules))
 

@@ -3,24 +3,30 @@
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from amplifier_core import HookResult
 from amplifier_core.approval import ApprovalTimeoutError
+from amplifier_core.boundary import Boundary, settle
 from amplifier_core.events import APPROVAL_DENIED, APPROVAL_GRANTED, APPROVAL_REQUIRED, TOOL_PRE
 from amplifier_core.interfaces import ApprovalProvider, ApprovalRequest
 from amplifier_core.tool_interception import is_covered
 from amplifier_core.utils import json_safe
 from amplifier_kit.approval import ApprovalGate, find_gate, is_asked_afterwards, own_copy
-from amplifier_kit.asked_call import AskedCall, asking_about, shown_details
+from amplifier_kit.asked_call import AskedCall, Scope, asking_about, question_text
+from amplifier_kit.concerns import CONCERN, LEDGER, AskConcern, Concern
 from amplifier_kit.consent import Consent, Consents
-from amplifier_kit.mounting import find_capability, hook_registry, session_id_of
+from amplifier_kit.mounting import find_capability, find_mounted, hook_registry, session_id_of, working_dir
 from amplifier_kit.tools.effects import effects_of
 
+from .agreements import Agreements
 from .audit import audit_log
 from .config import MODULE_ID, ApprovalSettings, check_auto_action
 from .execution_guard import ExecutionGuard
+from .hosts import concerns_of_call
+from .ledger import Ledger
 from .policy import needs_approval
 from .verdict import GuardedCall, Source, Verdict
 
@@ -31,7 +37,9 @@ SCRUB = "redaction.scrub"
 _LONGEST_UNDERSTOOD = 65_536
 _TOLD = ("tool_call_id", "parallel_group_id", "session_id")
 _NOT_NEEDED = Verdict(True, "No approval needed", "config")
-_BY_A_PERSON = frozenset({"provider", "remembered"})
+_CONSENTS: Mapping[str | None, Consent] = {"provider": Consent.APPROVED, "remembered": Consent.REMEMBERED}
+_OF_OUTER: Mapping[str | None, Source] = {"provider": "provider", "remembered": "remembered"}
+_BY_A_PERSON = _CONSENTS.keys()
 
 
 class ApprovalHook:
@@ -50,8 +58,13 @@ class ApprovalHook:
         self._remembered: dict[str, Verdict] = {}
         self._one_at_a_time = asyncio.Lock()
         self._outer_gate = find_gate(coordinator)
+        self._outer_concern: AskConcern | None = find_capability(coordinator, CONCERN) if self._outer_gate else None
+        inherited = find_capability(coordinator, LEDGER)
+        self.ledger = inherited if isinstance(inherited, Ledger) else Ledger()
+        self._has_recalled = False
+        self._agreements = Agreements(coordinator, self.ledger)
         self.consents = Consents()
-        self.execution = ExecutionGuard(self.gate, self.needs_approval, self._hooks)
+        self.execution = ExecutionGuard(self.gate, self.needs_approval, self._hooks, self._note_result)
 
     def register_provider(self, provider: ApprovalProvider) -> None:
         """Have `provider` asked from now on."""
@@ -69,18 +82,53 @@ class ApprovalHook:
         except BaseException as exc:  # noqa: BLE001 - a failure is a denial
             return HookResult(action="deny", reason=_failed(exc).reason)
 
+    async def handle_prompt(self, event: str, data: dict[str, Any]) -> HookResult:
+        """Take down what a person asks for; the prompt of a session inside another one is not a person's."""
+        if not self._has_recalled:
+            await self._recall()
+        prompt = data.get("prompt") if isinstance(data, Mapping) else None
+        if isinstance(prompt, str) and self._outer_gate is None and not getattr(self._coordinator, "parent_id", None):
+            self.ledger.note_prompt(prompt)
+        return HookResult()
+
+    async def handle_tool_post(self, event: str, data: dict[str, Any]) -> HookResult:
+        """Take down what a tool returned, where its running cannot be seen."""
+        with Boundary(logger, "hooks-approval: a result could not be taken down: %s", level=logging.ERROR):
+            call = GuardedCall.read(data, self._coordinator)
+            self._note_result(call.tool, call.identity, call.tool_input, data.get("tool_result", data.get("result")))
+        return HookResult()
+
+    def _note_result(self, tool: Any, identity: str, tool_input: Any, result: Any) -> None:
+        self.ledger.note_result(tool, identity, tool_input, result, lambda: working_dir(self._coordinator))
+
+    async def _recall(self) -> None:
+        """Take down what a session that is resumed has read, from its history, before its first turn."""
+        self._has_recalled = True
+        context = find_mounted(self._coordinator, "context")
+        if not callable(getattr(context, "get_messages", None)):
+            return
+        with Boundary(logger, "hooks-approval: the history of the session could not be read: %s", level=logging.ERROR):
+            messages = await settle(context.get_messages())
+            tools = find_mounted(self._coordinator, "tools")
+            find_tool = tools.get if isinstance(tools, Mapping) else lambda name: None
+            self.ledger.note_history(
+                messages if isinstance(messages, list | tuple) else (),
+                find_tool,
+                lambda: working_dir(self._coordinator),
+            )
+
     async def _answer(self, data: Mapping[str, Any]) -> HookResult:
         if isinstance(data, Mapping) and "tool_input" in data:
             data = {**data, "tool_input": own_copy(data["tool_input"])}
-        verdict = await self._verdict(data)
+        call = GuardedCall.read(data, self._coordinator)
+        call, verdict = await self._verdict(call)
         if verdict is None:
-            call = GuardedCall.read(data, self._coordinator)
             if not is_covered(call.tool):
-                return self._question(self._request(call))
+                return self._question(self._request(call), call)
             # A loop could ignore the question, and its answer would not be known when the tool runs.
             verdict = await self._ask_application(call)
         if verdict.approved and self._outer_gate is not None:
-            verdict = await self._ask_outer(self._outer_gate, data)
+            verdict = await self._ask_outer(self._outer_gate, call, data)
         if not verdict.approved:
             return HookResult(action="deny", reason=verdict.reason)
         self.execution.expect(data, self._coordinator)
@@ -89,21 +137,39 @@ class ApprovalHook:
     async def gate(self, tool_name: str, frozen_input: dict[str, Any], call: Mapping[str, Any]) -> Verdict:
         """Decide about a call whose input is final; the capability `approval.gate`."""
         data = {**call, "tool_name": tool_name, "tool_input": frozen_input}
-        verdict = await self._verdict(data)
+        try:
+            guarded = GuardedCall.read(data, self._coordinator)
+        except BaseException as exc:  # noqa: BLE001 - a failure is a denial
+            return _failed(exc)
+        guarded, verdict = await self._verdict(guarded)
         if verdict is None:
-            verdict = await self._ask_application(GuardedCall.read(data, self._coordinator))
+            verdict = await self._ask_application(guarded)
         if verdict.approved and self._outer_gate is not None:
-            return await self._ask_outer(self._outer_gate, data)
+            return await self._ask_outer(self._outer_gate, guarded, data)
         return verdict
 
-    async def _ask_outer(self, gate: ApprovalGate, data: Mapping[str, Any]) -> Verdict:
+    async def ask_about(self, concern: Concern, tool_name: str) -> Verdict:
+        """Decide about what a tool meets only while it runs; the capability `approval.concern`."""
+        call, verdict = await self._verdict(GuardedCall.of_concern(concern, tool_name))
+        if verdict is None:
+            verdict = await self._ask_application(call)
+        if not verdict.approved or self._outer_gate is None:
+            return verdict
+        if self._outer_concern is None:
+            return Verdict(False, f"{concern.words}, and the session around this one cannot be asked", "error")
+        try:
+            answer = await self._outer_concern(concern, tool_name)
+            return Verdict(answer.approved is True, answer.reason, "config")
+        except BaseException as exc:  # noqa: BLE001 - a failure is a denial
+            return _failed(exc)
+
+    async def _ask_outer(self, gate: ApprovalGate, call: GuardedCall, data: Mapping[str, Any]) -> Verdict:
         """Let the session around this one decide; what it says counts here too."""
         try:
-            call = GuardedCall.read(data, self._coordinator)
             told = {"tool_obj": call.tool, **{key: data[key] for key in _TOLD if data.get(key) is not None}}
             given: Any = data.get("tool_input")
             answer = await gate(call.tool_name, given, told)
-            source: Source = "provider" if getattr(answer, "source", None) in _BY_A_PERSON else "config"
+            source: Source = _OF_OUTER.get(getattr(answer, "source", None), "config")
             verdict = Verdict(answer.approved is True, answer.reason, source)
         except BaseException as exc:  # noqa: BLE001 - a failure is a denial
             return _failed(exc)
@@ -111,30 +177,52 @@ class ApprovalHook:
             self._note(call, verdict)
         return verdict
 
-    async def _verdict(self, data: Mapping[str, Any]) -> Verdict | None:
-        """Return the decision about a call; None leaves it to the application's approval system."""
+    async def _verdict(self, call: GuardedCall) -> tuple[GuardedCall, Verdict | None]:
+        """Return the call with its open concerns, and the decision; None leaves it to the application's own system."""
         try:
-            call = GuardedCall.read(data, self._coordinator)
-            if not await needs_approval(call, self.settings, self._coordinator):
-                verdict: Verdict | None = _NOT_NEEDED
+            call, verdict = self._judge_concerns(call)
+            if verdict is not None:
+                return call, await self._judge(call, self._request(call), decided=verdict)
+            is_risky = not call.is_concern and await self._is_risky(call)
+            call = call._replace(is_risky=is_risky)
+            if not call.concerns and not is_risky:
+                verdict = _NOT_NEEDED
             elif self._outer_gate is not None and not self._is_denied_by_rule(call):
-                return Verdict(True, "The outer session decides", "config")
+                return call, Verdict(True, "The outer session decides", "config")
             else:
                 verdict = await self._judge(call, self._request(call))
         except BaseException as exc:  # noqa: BLE001 - the kernel would go on, and the tool would run
-            return _failed(exc)
+            return call, _failed(exc)
         if verdict is not None and verdict.approved:
             self._note(call, verdict)
-        return verdict
+        return call, verdict
 
-    async def needs_approval(self, call: GuardedCall) -> bool:
-        """Say whether policy, rules or the tool itself want someone to be asked."""
+    def _judge_concerns(self, call: GuardedCall) -> tuple[GuardedCall, Verdict | None]:
+        """Return the call with the concerns that a person has to be asked about, or a rule's refusal of one."""
+        found = call.concerns if call.is_concern else concerns_of_call(call)
+        asked = []
+        for concern in self._agreements.open(found):
+            verdict = self._agreements.judge(concern, call.identity)
+            if verdict is None:
+                asked.append(concern)
+            elif not verdict.approved:
+                return call._replace(concerns=(concern,)), verdict
+        return call._replace(concerns=tuple(asked)), None
+
+    async def _is_risky(self, call: GuardedCall) -> bool:
         return await needs_approval(call, self.settings, self._coordinator)
 
+    async def needs_approval(self, call: GuardedCall) -> bool:
+        """Say whether policy, rules, the tool itself or what it touches want someone to be asked."""
+        return bool(concerns_of_call(call)) or await self._is_risky(call)
+
     def _note(self, call: GuardedCall, verdict: Verdict) -> None:
-        """Let the tool know whether this call was approved."""
-        consent = Consent.APPROVED if verdict.source in _BY_A_PERSON else Consent.UNASKED
-        self.consents.note(call.identity, call.tool_input, consent)
+        """Let the tool know whether this call was approved; a yes to it is one to its concerns."""
+        if call.concerns and verdict.source in _BY_A_PERSON:
+            self._agreements.agree(call.concerns)
+        if call.is_concern:
+            return
+        self.consents.note(call.identity, call.tool_input, _CONSENTS.get(verdict.source, Consent.UNASKED))
 
     async def _ask_application(self, call: GuardedCall) -> Verdict:
         """Ask through the session's own approval system."""
@@ -144,7 +232,7 @@ class ApprovalHook:
         try:
             request = self._request(call)
             with asking_about(self._described(call, request)):
-                answer = await process(self._question(request), TOOL_PRE, MODULE_ID)
+                answer = await process(self._question(request, call), TOOL_PRE, MODULE_ID)
         except BaseException as exc:  # noqa: BLE001 - a failure is a denial
             return _failed(exc)
         if getattr(answer, "action", None) != "continue":
@@ -153,8 +241,12 @@ class ApprovalHook:
         self._note(call, verdict)
         return verdict
 
+    def _by_rule(self, call: GuardedCall) -> str | None:
+        base = working_dir(self._coordinator)
+        return check_auto_action(self.settings.rules, call.identity, call.tool_input, working_dir=base)
+
     def _is_denied_by_rule(self, call: GuardedCall) -> bool:
-        return check_auto_action(self.settings.rules, call.identity, call.tool_input) == "auto_deny"
+        return self._by_rule(call) == "auto_deny"
 
     def _request(self, call: GuardedCall) -> ApprovalRequest:
         return ApprovalRequest(
@@ -165,11 +257,13 @@ class ApprovalHook:
             timeout=self.settings.default_timeout_s,
         )
 
-    async def _judge(self, call: GuardedCall, request: ApprovalRequest) -> Verdict | None:
+    async def _judge(
+        self, call: GuardedCall, request: ApprovalRequest, *, decided: Verdict | None = None
+    ) -> Verdict | None:
         announcement = {"action": request.action, "risk_level": request.risk_level}
         try:
             await self._emit(APPROVAL_REQUIRED, call, announcement)
-            verdict = await self._decide(call, request)
+            verdict = decided or await self._decide(call, request)
         except BaseException as exc:  # noqa: BLE001 - a failure is a decision, to be audited like any other
             verdict = _failed(exc)
         if verdict is None:
@@ -186,19 +280,30 @@ class ApprovalHook:
 
     async def _decide(self, call: GuardedCall, request: ApprovalRequest) -> Verdict | None:
         """Return the first decision there is; None leaves it to the application's approval system."""
-        by_rule = check_auto_action(self.settings.rules, call.identity, call.tool_input)
+        decided = self._decided(call, request)
+        if decided is not None:
+            return decided
+        async with self._one_at_a_time:
+            decided = self._decided(call, request)  # by an answer that was given while this call waited
+            return decided if decided is not None else await self._prompt(call, request)
+
+    def _decided(self, call: GuardedCall, request: ApprovalRequest) -> Verdict | None:
+        """Return what needs no question: what rules, earlier answers and the configuration say."""
+        by_rule = self._by_rule(call)
         if by_rule == "auto_deny":
             return Verdict(False, "Auto-denied by rule", "rule")
+        if self._agreements.open(call.concerns):
+            return None
+        if not call.is_risky:
+            return Verdict(True, "A person agreed to what it touches", "config")
         if self._must_be_asked(call, request):
-            return await self._prompt(call, request, key=None)
-        key = call.remember_key if self.settings.remember else None
-        if (remembered := self._remembered.get(key or "")) is not None:
+            return None
+        scope = call.scope if self._remembered else None
+        if scope is not None and (remembered := self._remembered.get(scope.key)) is not None:
             return remembered
         if by_rule == "auto_approve":
             return Verdict(True, "Auto-approved by rule", "rule")
-        if self.settings.auto_approve:
-            return Verdict(True, "Auto-approved by configuration", "config")
-        return await self._prompt(call, request, key=key)
+        return Verdict(True, "Auto-approved by configuration", "config") if self.settings.auto_approve else None
 
     def _must_be_asked(self, call: GuardedCall, request: ApprovalRequest) -> bool:
         command = call.command.casefold()
@@ -209,23 +314,36 @@ class ApprovalHook:
             or any(pattern in command for pattern in self.settings.patterns)
         )
 
-    async def _prompt(self, call: GuardedCall, request: ApprovalRequest, *, key: str | None) -> Verdict | None:
-        async with self._one_at_a_time:
-            if key is not None and key in self._remembered:
-                return self._remembered[key]
-            if self._is_turn_cancelled():
-                return Verdict(False, "The turn was cancelled", "error")
-            if self._provider is None:
-                if self.settings.ask_user_fallback and not self.settings.audit.required:
-                    return None
-                return Verdict(False, "No approval provider available", "error")
-            with asking_about(self._described(call, request)):
-                verdict = await self._ask(self._provider, request)
-            if verdict.approved and self._is_turn_cancelled():
-                return Verdict(False, "The turn was cancelled", "error")
-            if key is not None and verdict.remember:
-                self._remembered[key] = Verdict(verdict.approved, verdict.reason, "remembered", remember=True)
-            return verdict
+    def _scopes(self, call: GuardedCall, request: ApprovalRequest) -> tuple[Scope, ...]:
+        """Return for which later calls an "always" stands; none where it never does."""
+        if not self.settings.remember or (call.is_risky and self._must_be_asked(call, request)):
+            return ()
+        scopes = [Scope.of_concern(concern) for concern in call.concerns]
+        if not scopes or self._decided(call._replace(concerns=()), request) is None:
+            scopes.append(call.scope)
+        known = tuple(scope for scope in scopes if scope is not None)
+        return known if len(known) == len(scopes) else ()
+
+    async def _prompt(self, call: GuardedCall, request: ApprovalRequest) -> Verdict | None:
+        if self._is_turn_cancelled():
+            return Verdict(False, "The turn was cancelled", "error")
+        if self._provider is None:
+            if self.settings.ask_user_fallback and not self.settings.audit.required:
+                return None
+            return Verdict(False, "No approval provider available", "error")
+        described = self._described(call, request)
+        with asking_about(described):
+            verdict = await self._ask(self._provider, request)
+        if verdict.approved and self._is_turn_cancelled():
+            return Verdict(False, "The turn was cancelled", "error")
+        if call.concerns and verdict.source == "timeout":
+            return Verdict(False, verdict.reason, "timeout")  # what is asked about by name needs a person's yes
+        if verdict.remember and not call.concerns:
+            remembered = Verdict(verdict.approved, verdict.reason, "remembered", remember=True)
+            self._remembered.update((scope.key, remembered) for scope in described.scopes)
+        if verdict.approved:
+            self._agreements.agree(call.concerns)
+        return verdict
 
     async def _ask(self, provider: ApprovalProvider, request: ApprovalRequest) -> Verdict:
         task = asyncio.current_task()
@@ -248,24 +366,39 @@ class ApprovalHook:
         return Verdict.of(response)
 
     def _described(self, call: GuardedCall, request: ApprovalRequest) -> AskedCall:
-        is_memorable = self.settings.remember and not self._must_be_asked(call, request)
         return AskedCall(
             tool_name=call.tool_name,
             identity=call.identity,
             action=request.action,
             risk_level=request.risk_level,
             effects=effects_of(call.tool, call.identity, call.tool_input),
-            remember_key=call.remember_key if is_memorable else None,
+            scopes=self._scopes(call, request),
             tool_call_id=call.tool_call_id,
             session_id=call.session_id or session_id_of(self._coordinator),
-            default="allow" if self.settings.continues_on_timeout else "deny",
+            default=self._default_for(call),
+            concerns=call.concerns,
+            input=self._shown_input(call, request),
+            working_dir=self._working_dir(),
+            only_everywhere=self._agreements.is_wary(call.concerns),
         )
 
-    def _question(self, request: ApprovalRequest) -> HookResult:
+    def _shown_input(self, call: GuardedCall, request: ApprovalRequest) -> dict[str, Any]:
+        """Return every field that differs from the tool's default."""
+        defaults, details = call.defaults, request.details or {}
+        return {name: value for name, value in details.items() if name not in defaults or defaults[name] != value}
+
+    def _working_dir(self) -> str | None:
+        directory = find_capability(self._coordinator, "session.working_dir")
+        return str(directory) if isinstance(directory, (str, os.PathLike)) else None
+
+    def _default_for(self, call: GuardedCall) -> Literal["allow", "deny"]:
+        return "allow" if self.settings.continues_on_timeout and not call.concerns else "deny"
+
+    def _question(self, request: ApprovalRequest, call: GuardedCall) -> HookResult:
         question = HookResult(
             action="ask_user",
-            approval_prompt=f"{request.action} (risk: {request.risk_level}){shown_details(request)}",
-            approval_default="allow" if self.settings.continues_on_timeout else "deny",
+            approval_prompt=question_text(request, self._described(call, request)),
+            approval_default=self._default_for(call),
         )
         return (
             question if request.timeout is None else question.model_copy(update={"approval_timeout": request.timeout})

@@ -24,9 +24,14 @@ class ExecutionGuard:
     """
 
     def __init__(
-        self, gate: ApprovalGate, needs_approval: Callable[[GuardedCall], Awaitable[bool]], hooks: Any
+        self,
+        gate: ApprovalGate,
+        needs_approval: Callable[[GuardedCall], Awaitable[bool]],
+        hooks: Any,
+        note_result: Callable[[Any, str, Any, Any], None],
     ) -> None:
         self._gate, self._needs_approval, self._hooks = gate, needs_approval, hooks
+        self._note_result = note_result
         self._approved: defaultdict[str, list[str]] = defaultdict(list)
 
     def expect(self, data: Mapping[str, Any], coordinator: Any) -> None:
@@ -43,12 +48,19 @@ class ExecutionGuard:
     ) -> Any:
         """Run a call, or answer why it does not run."""
         if take_approval(self._gate, tool, tool_input):
-            return await proceed(tool_input)  # at once: nothing can change it before the tool has it
+            # At once: nothing can change it before the tool has it.
+            return self._noted(tool_name, tool, tool_input, await proceed(tool_input))
         frozen = own_copy(tool_input)
         refusal = await self._refusal(tool_name, tool, frozen)
         if refusal is not None:
             return ToolResult(success=False, error={"message": f"Denied by hook: {refusal}", "code": "denied"})
-        return await proceed(frozen)
+        return self._noted(tool_name, tool, frozen, await proceed(frozen))
+
+    def _noted(self, tool_name: str, tool: Any, tool_input: Any, result: Any) -> Any:
+        """Return a result once it is taken down; one that cannot be is not handed on."""
+        identity = getattr(tool, "name", None)
+        self._note_result(tool, identity if isinstance(identity, str) else tool_name, tool_input, result)
+        return result
 
     async def _refusal(self, tool_name: str, tool: Any, frozen: Any) -> str | None:
         described = {"tool_name": tool_name, "tool_input": own_copy(frozen), "tool_obj": tool}

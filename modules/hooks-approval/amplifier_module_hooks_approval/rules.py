@@ -5,6 +5,7 @@ import os
 import string
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, Self
 
 from .commands import BASH, command_of, is_simple, segments, trimmed
@@ -51,6 +52,10 @@ class Rule:
         pattern = _folded(self.pattern)
         return self.action == "auto_deny" and any(_matches(pattern, _folded(part)) for part in segments(text))
 
+    def approves_file(self, inner: str) -> bool:
+        """Say whether the rule approves a file of the working directory, written `./src/app.py`; `./*` means any."""
+        return self.action == "auto_approve" and self.pattern.startswith("./") and _matches(self.pattern, inner)
+
     def approves(self, text: str) -> bool:
         """Say whether the text is a simple command that the rule approves."""
         if self.action != "auto_approve" or "*" in self.pattern.split()[0] or not is_simple(text):
@@ -58,20 +63,43 @@ class Rule:
         return _matches(self.pattern.strip().translate(_LOWER), trimmed(text).translate(_LOWER))
 
 
-def check_auto_action(rules: Iterable[Any], tool_name: str, arguments: Any) -> Action | None:
+def check_auto_action(
+    rules: Iterable[Any], tool_name: str, arguments: Any, *, working_dir: Path | None = None
+) -> Action | None:
     """Return what the rules say about a call: denials come before approvals, None is for a person to decide."""
     parsed = (rule if isinstance(rule, Rule) else Rule.parse(rule) for rule in rules)
     concerned = [rule for rule in parsed if rule is not None and rule.tool == tool_name]
-    text = _subject(tool_name, arguments if isinstance(arguments, Mapping) else {})
-    if any(rule.denies(text) for rule in concerned):
+    if not concerned:
+        return None
+    given = arguments if isinstance(arguments, Mapping) else {}
+    text, inner = _subject(tool_name, given), _inner_path(tool_name, given, working_dir)
+    if any(rule.denies(text) or (inner and rule.denies(inner)) for rule in concerned):
         return "auto_deny"
-    return "auto_approve" if any(rule.approves(text) for rule in concerned) else None
+    is_fine = any(rule.approves(text) or (inner and rule.approves_file(inner)) for rule in concerned)
+    return "auto_approve" if is_fine else None
+
+
+def _inner_path(tool_name: str, arguments: Mapping[str, Any], working_dir: Path | None) -> str:
+    """Return the file that a call names, from the working directory on; empty for one that lies elsewhere."""
+    path = _path_of(arguments)
+    if working_dir is None or not path or tool_name == BASH or command_of(arguments) or path.startswith(("@", "~")):
+        return ""
+    base = os.path.realpath(working_dir)
+    try:
+        real = os.path.realpath(os.path.join(base, path))  # noqa: PTH118 - a text that may be no path
+    except ValueError:
+        return ""
+    return f"./{os.path.relpath(real, base)}" if real.startswith(base.rstrip(os.sep) + os.sep) else ""
+
+
+def _path_of(arguments: Mapping[str, Any]) -> str:
+    return next((arguments[key] for key in ("file_path", "path") if isinstance(arguments.get(key), str)), "")
 
 
 def _subject(tool_name: str, arguments: Mapping[str, Any]) -> str:
     """Return the text that rules look at: the command, for other tools else the path."""
     command = command_of(arguments)
-    path = next((arguments[key] for key in ("file_path", "path") if isinstance(arguments.get(key), str)), "")
+    path = _path_of(arguments)
     return command if command or tool_name == BASH or not path else os.path.normpath(path)
 
 

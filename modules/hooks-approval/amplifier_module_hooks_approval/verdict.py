@@ -6,10 +6,13 @@ from typing import Any, Literal, NamedTuple, Self
 
 from amplifier_core.interfaces import ApprovalResponse
 from amplifier_core.utils.serialize import sanitize_text
+from amplifier_kit.asked_call import Scope
+from amplifier_kit.concerns import Concern
 from amplifier_kit.mounting import find_mounted
+from amplifier_kit.tools.effects import effects_of
 
 from .commands import BASH, command_of, is_critical
-from .memory import remember_key
+from .scopes import scope_of
 
 Source = Literal["rule", "remembered", "provider", "timeout", "error", "config"]
 RiskLevel = Literal["medium", "high", "critical"]
@@ -18,7 +21,11 @@ _MAPPINGS = (dict, Mapping)  # a dict is recognized without asking the abstract 
 
 
 class GuardedCall(NamedTuple):
-    """A tool call as `tool:pre` announces it; `identity` is the tool's own name, by whatever name it is mounted."""
+    """A tool call as `tool:pre` announces it; `identity` is the tool's own name, by whatever name it is mounted.
+
+    `concerns` is what it touches and is asked about by name; `of_concern` stands for one that comes up while a tool
+    runs. A call that is not `is_risky` would need no approval without them.
+    """
 
     tool_name: str
     tool_input: Mapping[str, Any]
@@ -27,6 +34,14 @@ class GuardedCall(NamedTuple):
     tool: Any = None
     tool_call_id: str | None = None
     session_id: str | None = None
+    concerns: tuple[Concern, ...] = ()
+    is_concern: bool = False
+    is_risky: bool = True
+
+    @classmethod
+    def of_concern(cls, concern: Concern, tool_name: str) -> Self:
+        shown = {concern.kind: concern.subject, **({"detail": concern.detail} if concern.detail else {})}
+        return cls(tool_name, shown, is_well_formed=True, identity=tool_name, concerns=(concern,), is_concern=True)
 
     @classmethod
     def read(cls, data: Any, coordinator: Any = None) -> Self:
@@ -54,6 +69,9 @@ class GuardedCall(NamedTuple):
 
     @property
     def action(self) -> str:
+        if self.is_concern:
+            concern = self.concerns[0]
+            return f"{self.tool_name}: {'reach' if concern.kind == 'host' else 'change'} {concern.subject}"
         return f"Execute: {self.command}" if self.identity == BASH else f"Execute {self.tool_name}"
 
     @property
@@ -63,8 +81,21 @@ class GuardedCall(NamedTuple):
         return "high" if self.identity == BASH else "medium"
 
     @property
-    def remember_key(self) -> str | None:
-        return remember_key(self.identity, self.tool_input)
+    def defaults(self) -> dict[str, Any]:
+        """What the tool takes for fields that are not given; a text is shown and counted even so."""
+        schema = getattr(self.tool, "input_schema", None)
+        properties = schema.get("properties") if isinstance(schema, _MAPPINGS) else None
+        if not isinstance(properties, _MAPPINGS):
+            return {}
+        described = {name: field for name, field in properties.items() if isinstance(field, _MAPPINGS)}
+        defaults = {name: field["default"] for name, field in described.items() if "default" in field}
+        return {name: value for name, value in defaults.items() if isinstance(value, bool | int | float | None)}
+
+    @property
+    def scope(self) -> Scope | None:
+        """The later calls for which an "always" stands."""
+        effects = effects_of(self.tool, self.identity, self.tool_input)
+        return scope_of(self.identity, self.tool_input, effects, self.defaults)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import fields
-from typing import Any
 
 from amplifier_core.events import APPROVAL_REQUIRED
 from amplifier_core.exceptions import AmplifierError
 from amplifierd.exceptions import ApprovalAlreadyResolvedError, ApprovalExpiredError, ApprovalNotFoundError
-from amplifierd.sessions.approval import Approval, is_lasting
+from amplifierd.sessions.approval import Approval
 from amplifierd.sessions.approvals import APPROVAL_EXPIRED, APPROVAL_PENDING, APPROVAL_RESOLVED
 from amplifierd.sessions.approvers import Approver
 from amplifierd.sessions.uncounted_usage import TURN_DONE
@@ -21,8 +19,6 @@ from .daemon_client import DaemonClient, Event
 
 _TOO_LATE = (ApprovalAlreadyResolvedError, ApprovalExpiredError, ApprovalNotFoundError)
 logger = logging.getLogger(__name__)
-
-_FIELDS = frozenset(field.name for field in fields(Approval))
 
 
 class RemoteApprovals:
@@ -63,7 +59,7 @@ class RemoteApprovals:
         asked = next((one for one in pending if one["request_id"] == request_id), None)
         if asked is None:
             return
-        decided = await self._approver.decide(_approval(asked))
+        decided = await self._approver.decide(Approval.read(asked))
         body = {"decision": decided.decision, "reason": decided.reason, "remember": decided.remember}
         try:
             await self._client.post(f"{self._path}/{request_id}", body)
@@ -83,11 +79,3 @@ class RemoteApprovals:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _approval(asked: Mapping[str, Any]) -> Approval:
-    """Return a question as it was listed; whether it can be answered for good is seen from its options."""
-    options = tuple(asked["options"])
-    known = {name: value for name, value in asked.items() if name in _FIELDS}
-    key = asked["request_id"] if any(map(is_lasting, options)) else None
-    return Approval(**{**known, "options": options, "remember_key": key})

@@ -12,6 +12,7 @@ from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import Answer, Body, problems
 from amplifierd.http.routers import api_router
 from amplifierd.http.session_answers import LOADING, SessionId
+from amplifierd.sessions.approval import Remember
 
 router = api_router(tags=["approvals"], route_class=IdempotentRoute)
 
@@ -24,11 +25,16 @@ class Approvals(Answer):
 
 
 class Decision(Body):
-    """`decision` is `allow`, `deny` or one of the options; or `approved` says yes or no. `remember` makes it last."""
+    """`decision` is `allow`, `deny` or one of the options; or `approved` says yes or no.
+
+    `remember` lets the answer stand for what `always_covers` names: in this `session` (as `true` does), in this
+    `project`, or `everywhere`. The last two are written to the home's `config/approvals.yaml` and need the scope
+    `admin`.
+    """
 
     decision: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     reason: str | None = None
-    remember: bool = False
+    remember: Remember = False
     approved: bool | None = None
     message: str | None = None
 
@@ -75,6 +81,8 @@ async def answer_approval(
 ) -> Resolved:
     """Answer a question; the first answer counts."""
     await daemon.access.get(caller, session_id)
+    if body.remember in ("project", "everywhere"):
+        caller.check("admin")
     answered = await daemon.live.resolve_approval(
         session_id,
         request_id,

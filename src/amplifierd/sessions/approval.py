@@ -5,19 +5,22 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from amplifier_core.interfaces import ApprovalRequest
 from amplifier_kit.approval import fingerprint
-from amplifier_kit.asked_call import AskedCall, shown_details
+from amplifier_kit.asked_call import AskedCall, Scope, question_text, words_of
+from amplifier_kit.concerns import Concern
 from amplifier_kit.tools.effects import ALL_EFFECTS, suggested_effects
 from amplifierd.exceptions import ApprovalDecisionError
 from amplifierd.session_store.record import now
 
 Default = Literal["allow", "deny"]
 Status = Literal["pending", "resolved", "expired"]
+Remember = bool | Literal["session", "project", "everywhere"]
+"""How far an answer reaches: this call only, or like calls of this session (as True says), this project, or all."""
 
 ALLOW: Default = "allow"
 DENY: Default = "deny"
@@ -31,17 +34,20 @@ _LONGEST_TIMEOUT_S = 10 * 365 * 86_400.0
 _UNKNOWN_RISK = "unknown"
 _PUBLISHED = (
     *("request_id", "session_id", "tool_name", "tool_call_id", "action", "risk_level", "prompt", "options"),
-    *("timeout", "default", "created_at", "expires_at", "status"),
+    *("timeout", "default", "created_at", "expires_at", "status", "working_dir"),
 )
 
 
 @dataclass(frozen=True)
 class ApprovalDecision:
-    """An answer: `allow`, `deny`, or one of the options that were offered; `remember` lets it stand for like calls."""
+    """An answer: `allow`, `deny`, or one of the options that were offered.
+
+    `remember` lets it stand for like calls: of the session (True means the same), of the project, or everywhere.
+    """
 
     decision: str
     reason: str | None = None
-    remember: bool = False
+    remember: Remember = False
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,9 @@ class Approval:
 
     `identity` is the tool's own name, by whatever name it is mounted, and `effects` is what the call can do: all of
     `read`, `write`, `execute`, `network` and `spawn` where nothing is known. `tool_name` is None when a hook asked
-    without naming a tool. A question without `remember_key` is like no other: an answer never stands for later ones.
+    without naming a tool. `prompt` has everything that will run, in words. An "always" stands for the calls of all its
+    `scopes`; a question without scopes is like no other: an answer never stands for later ones. With `only_everywhere`,
+    only an "always everywhere" stands for it.
     """
 
     session_id: str
@@ -65,7 +73,10 @@ class Approval:
     risk_level: str = _UNKNOWN_RISK
     effects: frozenset[str] = ALL_EFFECTS
     input: Mapping[str, Any] = field(default_factory=dict)
-    remember_key: str | None = None
+    scopes: tuple[Scope, ...] = ()
+    concerns: tuple[Concern, ...] = ()
+    working_dir: str | None = None
+    only_everywhere: bool = False
     request_id: str = field(default_factory=lambda: f"approval_{uuid.uuid4().hex}")
     created_at: str = field(default_factory=now)
     status: Status = "pending"
@@ -99,19 +110,30 @@ class Approval:
         """Return the question of a guard with rules of its own, such as `hooks-approval`."""
         known = _known_of(call) if call else _guessed_of(request)
         if request.risk_level == CRITICAL:
-            known["remember_key"] = None
+            known["scopes"] = ()
         return cls(
             **{
                 "session_id": session_id,
                 **known,
                 "action": request.action,
                 "risk_level": request.risk_level,
-                "prompt": f"{request.action} (risk: {request.risk_level}){shown_details(request)}",
-                "options": (_ONCE, _ALWAYS, _NO) if known["remember_key"] else (_ONCE, _NO),
+                "prompt": question_text(request, call),
+                "options": (_ONCE, _ALWAYS, _NO) if known["scopes"] else (_ONCE, _NO),
                 "timeout": _usable(request.timeout),
-                "input": request.details,
+                "input": call.input if call else request.details,
             }
         )
+
+    @classmethod
+    def read(cls, listed: Mapping[str, Any]) -> Approval:
+        """Return the question that `to_dict` described; what an older or newer version says differently is left out."""
+        known = {name: listed[name] for name in (each.name for each in fields(cls)) if name in listed}
+        lists = {
+            "options": tuple(listed["options"]),
+            "concerns": tuple(Concern(**concern) for concern in listed.get("concerns") or ()),
+            "scopes": tuple(Scope.read(scope) for scope in listed.get("scopes") or ()),
+        }
+        return cls(**{**known, **lists})
 
     @property
     def expires_at(self) -> str | None:
@@ -119,6 +141,11 @@ class Approval:
             return None
         moment = datetime.fromisoformat(self.created_at) + timedelta(seconds=self.timeout)
         return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+    @property
+    def always_covers(self) -> str | None:
+        """Return for which calls an "always" stands, in words; None where it stands for no other."""
+        return words_of(self.scopes) if self.scopes else None
 
     @property
     def is_allowed(self) -> bool:
@@ -131,7 +158,7 @@ class Approval:
             return ALLOW
         return DENY if self.option is not None and _denies(self.option) else self.option
 
-    def chosen(self, decision: str, *, remember: bool = False) -> str:
+    def chosen(self, decision: str, *, remember: Remember = False) -> str:
         """Return the option that a decision means.
 
         Raises:
@@ -140,7 +167,7 @@ class Approval:
         wanted = decision.strip().casefold() if isinstance(decision, str) else ""
         if wanted in (ALLOW, DENY):
             means = _allows if wanted == ALLOW else _denies
-            alike = sorted(filter(means, self.options), key=lambda option: is_lasting(option) != remember)
+            alike = sorted(filter(means, self.options), key=lambda option: is_lasting(option) != bool(remember))
             return alike[0] if alike and (remember or not is_lasting(alike[0])) else wanted.capitalize()
         exact = next((option for option in self.options if option.casefold() == wanted), None)
         if exact is None:
@@ -162,7 +189,14 @@ class Approval:
         """Return what clients are shown."""
         shown = {name: getattr(self, name) for name in _PUBLISHED}
         answer = {"decision": self.decision, "reason": self.reason, "by": self.by, "resolved_at": self.resolved_at}
-        return {**shown, "options": list(self.options), **(answer if self.status != "pending" else {})}
+        asked = {
+            "options": list(self.options),
+            "input": dict(self.input),
+            "concerns": [asdict(concern) for concern in self.concerns],
+            "scopes": [scope.to_dict() for scope in self.scopes],
+            "always_covers": self.always_covers,
+        }
+        return {**shown, **asked, **(answer if self.status != "pending" else {})}
 
 
 def is_lasting(option: str) -> bool:
@@ -187,7 +221,11 @@ def _known_of(call: AskedCall) -> dict[str, Any]:
         "risk_level": call.risk_level,
         "effects": call.effects,
         "default": call.default,
-        "remember_key": call.remember_key if call.risk_level != CRITICAL else None,
+        "scopes": call.scopes if call.risk_level != CRITICAL else (),
+        "concerns": call.concerns,
+        "input": call.input,
+        "working_dir": call.working_dir,
+        "only_everywhere": call.only_everywhere,
     }
     return {**known, "session_id": call.session_id} if call.session_id else known
 
@@ -195,8 +233,9 @@ def _known_of(call: AskedCall) -> dict[str, Any]:
 def _guessed_of(request: ApprovalRequest) -> dict[str, Any]:
     """Return what a request without a guard's word gives away; only the very same input is alike."""
     name = request.tool_name
-    key = f"{name}={fingerprint(request.details)}" if request.details else name
-    return {"tool_name": name, "identity": name, "effects": suggested_effects(name), "remember_key": key}
+    exactly = fingerprint(request.details) if request.details else name
+    scopes = (Scope(name, exactly, is_exact=True),)
+    return {"tool_name": name, "identity": name, "effects": suggested_effects(name), "scopes": scopes}
 
 
 def _usable(timeout: float | None) -> float | None:

@@ -26,9 +26,10 @@ from amplifierd.exceptions import (
     ApprovalNotFoundError,
 )
 
-from .approval import DENY, Approval, ApprovalDecision, is_lasting
+from .approval import DENY, Approval, ApprovalDecision, Remember, is_lasting
 from .approval_memory import ApprovalMemory, Load, Save
 from .approvers import Approver
+from .lasting_approvals import LastingApprovals
 
 __all__ = ["ApprovalQueue"]
 
@@ -81,7 +82,7 @@ class ApprovalQueue:
 
     `emit(event, data)` announces them. `load()` and `save(value)` reach the document `approvals` of the tree's root, in
     which "always" is kept; without them it holds as long as the queue. All three may return awaitables. `approver`
-    answers for the application; without one a question waits for `resolve`.
+    answers for the application; without one a question waits for `resolve`. `lasting` is what outlives the session.
     """
 
     def __init__(
@@ -92,9 +93,10 @@ class ApprovalQueue:
         load: Load | None = None,
         save: Save | None = None,
         approver: Approver | None = None,
+        lasting: LastingApprovals | None = None,
     ) -> None:
         self._session_id, self._emit, self._approver = session_id, emit, approver
-        self._memory = ApprovalMemory(load, save)
+        self._memory = ApprovalMemory(load, save, lasting)
         self._waiting: dict[str, _Question] = {}
         self._finished: OrderedDict[str, Approval] = OrderedDict()
         self._resolving = asyncio.Lock()
@@ -116,26 +118,28 @@ class ApprovalQueue:
         return (*self._finished.values(), *self.pending())
 
     async def resolve(
-        self, request_id: str, decision: str, *, reason: str | None = None, remember: bool = False, by: str = "user"
+        self, request_id: str, decision: str, *, reason: str | None = None, remember: Remember = False, by: str = "user"
     ) -> Approval:
         """Answer a question with `allow`, `deny` or one of its options, and return it with the answer.
 
-        With `remember`, or an option that says "always", the answer stands for all like questions of the tree, those
-        that wait included. It is stored first: when that fails, the question still waits.
+        With `remember`, or an option that says "always", the answer stands for all like questions, those that wait
+        included: of the tree, with `project` of all sessions in this directory, with `everywhere` of all sessions of
+        the home. It is stored first: when that fails, the question still waits.
 
         Raises:
             ApprovalNotFoundError: there is no such question.
             ApprovalAlreadyResolvedError: it has its answer.
             ApprovalExpiredError: it was not answered in time.
-            ApprovalDecisionError: the decision is not one of its options.
+            ApprovalDecisionError: the decision is not one of its options, or cannot be remembered that far.
+            SettingsError: the home's list of lasting approvals cannot be written.
         """
         async with self._resolving:
             question = self._find(request_id)
             option = question.approval.chosen(decision, remember=remember)
             answered = question.approval.answered(option, reason=reason, by=by)
-            is_kept = (remember or is_lasting(option)) and answered.remember_key is not None
+            is_kept = (remember or is_lasting(option)) and bool(answered.scopes)
             if is_kept:
-                await self._memory.remember(answered)
+                await self._memory.remember(answered, remember)
             self._find(request_id).settle(answered)
             if is_kept:
                 await self._settle_alike()
@@ -296,8 +300,10 @@ def _announcement(approval: Approval, event: str) -> dict[str, Any]:
         "risk_level": approval.risk_level,
         "options": list(approval.options),
         "expires_at": approval.expires_at,
+        "prompt": approval.prompt,
+        "always_covers": approval.always_covers,
     }
-    asked = {"prompt": approval.prompt, "timeout": approval.timeout, "default": approval.default}
+    asked = {"timeout": approval.timeout, "default": approval.default}
     return {**told, **asked} if event == APPROVAL_REQUIRED else told
 
 

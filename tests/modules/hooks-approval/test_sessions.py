@@ -138,10 +138,10 @@ async def test_an_answer_to_be_remembered_stands_for_the_other_calls_of_the_same
         return ApprovalResponse(approved=True, remember=True)
 
     guarded.answer = answer
-    await guarded.run("git push a", "git push b", "git pull")
+    await guarded.run("git add a", "git add b", "git pull")
 
-    assert guarded.asked == ["Execute: git push a", "Execute: git pull"]
-    assert sorted(guarded.ran) == ["git pull", "git push a", "git push b"]
+    assert guarded.asked == ["Execute: git add a", "Execute: git pull"]
+    assert sorted(guarded.ran) == ["git add a", "git add b", "git pull"]
 
 
 @pytest.mark.parametrize(("decision", "ran"), [("Allow", ["make"]), ("Deny", []), ("perhaps", [])])

@@ -33,6 +33,34 @@ def test_a_call_is_asked_about_once_however_many_watch(admin: httpx2.Client, tmp
     assert (tmp_path / "new.md").read_text() == "hello"
 
 
+def test_the_api_carries_the_whole_question_and_only_an_admin_answers_it_for_good(
+    server: RealServer, admin: httpx2.Client, tmp_path: Path
+) -> None:
+    run = server.client("run")
+    guarded = plan(WRITE, "Written.", tools=True, hooks=[{"module": "hooks-approval"}])
+    session_id = create(run, tmp_path, mount_plan=guarded)
+    url = submit(run, session_id)["events_url"]
+    watch_until(run, url, "approval:pending")
+    (pending,) = run.get("/approvals").json()["pending"]
+    path = f"/sessions/{session_id}/approvals/{pending['request_id']}"
+
+    assert pending["input"] == {"file_path": "new.md", "content": "hello"}
+    assert pending["working_dir"] == str(tmp_path)
+    assert pending["always_covers"] == "write files in ./"
+    assert pending["prompt"].endswith("a yes covers: this call\nalways covers: write files in ./")
+    assert code(run.post(path, json={"decision": "allow", "remember": "always"})) == (422, "validation-error")
+    for reach in ("project", "everywhere"):
+        assert run.post(path, json={"decision": "allow", "remember": reach}).status_code == 403
+    assert not server.home.paths.approvals_file.exists()
+    assert admin.post(path, json={"decision": "allow", "remember": "project"}).status_code == 200
+    watch_until(admin, url, "execution:done")
+    assert "write files in ./" in server.home.paths.approvals_file.read_text()
+
+    later = create(run, tmp_path, mount_plan=guarded)
+    watch_until(run, submit(run, later)["events_url"], "execution:done")
+    assert run.get(f"/sessions/{later}/approvals", params={"all": True}).json()["total"] == 0
+
+
 def test_a_session_that_is_gone_hides_no_other(server: RealServer, admin: httpx2.Client, tmp_path: Path) -> None:
     guarded = plan(WRITE, "Written.", tools=True, hooks=[{"module": "hooks-approval"}])
     gone, asking = [create(admin, tmp_path, mount_plan=guarded) for _ in range(2)]
