@@ -1,4 +1,4 @@
-"""What the guards cost: the check of a path, the approval gate in a turn, and a command in the sandbox.
+"""What the guards cost: the check of a path, the approval gate in a turn, a command in the sandbox, and its proxy.
 
 The floor is `os.path.realpath` alone, the same turn without a gate, and the tool with `sandbox: off`. Turns with and
 without the gate take turns, and each pair is compared: what else the machine does hits both. Run it with `make bench`,
@@ -10,10 +10,13 @@ or alone:
 import argparse
 import asyncio
 import gc
+import http.server
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -26,18 +29,27 @@ sys.path[:0] = [str(REPOSITORY / "modules" / module) for module in ("tool-bash",
 from amplifier_module_hooks_approval import mount as mount_guard  # noqa: E402
 from amplifier_module_loop_basic import BasicOrchestrator  # noqa: E402
 from amplifier_module_tool_bash import BashTool  # noqa: E402
+from amplifier_module_tool_bash.running_files import RunningFiles  # noqa: E402
 from turn import Context, Provider, Tool, responses  # noqa: E402
 
 from amplifier_core import HookResult, ModuleCoordinator  # noqa: E402
 from amplifier_core.events import ALL_EVENTS  # noqa: E402
 from amplifier_kit.consent import CONSENT, Consent  # noqa: E402
 from amplifier_kit.sandbox.availability import find_sandbox  # noqa: E402
+from amplifier_kit.sandbox.confinement import Confinement  # noqa: E402
+from amplifier_kit.sandbox.permissions import Permissions  # noqa: E402
+from amplifier_kit.sandbox.program import Program  # noqa: E402
 from amplifier_system.policy.session_policy import SessionPolicy  # noqa: E402
 
 ADDED_MS = 30.0
+HIDING_MS = 6.0
 CHECK_US = 20.0
+COMPARISON_MS, FILES = 60.0, 20_000
 CHECK_TIMES_BARE = 1.0
 GATE_PERCENT = 10.0
+PROXY_START_MS = 20.0
+PROXY_CONNECT_MS = 2.0
+SERVER = "127.0.0.2"  # this machine's, but not the loopback address that a command finds inside
 CALLS, HOOKS, TURNS = 50, 5, 8
 
 
@@ -74,7 +86,105 @@ def measure_sandbox(report: Report, folder: str, rounds: int) -> None:
         figures = {side: Figure([one * 1e3 for one in taken]) for side, taken in samples.items() if taken}
         added = figures["ours"].best - figures["floor"].best if len(figures) == 2 else None
         rows.append(Row(f"true, {label}", "ms", figures, [Target("added", added, ADDED_MS, "ms")]))
+    rows.append(measure_hiding(report, folder, rounds))
     report.add("the sandbox of a command", rows)
+
+
+def measure_hiding(report: Report, folder: str, rounds: int) -> Row:
+    """Compare a program from which secret places are hidden by overlays with one that sees all."""
+    where = Path(folder).resolve()
+    hidden = Permissions.of(None, where).hidden
+
+    bare: dict[str, Any] = {"environment": {}, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+
+    def timed_start(places: tuple[Path, ...]) -> Callable[[], float]:
+        async def run() -> float:
+            started_s = time.perf_counter()
+            confinement = Confinement(where, hidden=places)
+            program = await Program.start(["true"], confinement, sandbox=find_sandbox(), **bare)
+            if await program.wait() != 0:
+                raise MeasurementFailed("true did not run")
+            return time.perf_counter() - started_s
+
+        return lambda: asyncio.run(run())
+
+    label = "hiding by overlay"
+    samples = in_turn(report, label, {"ours": timed_start(hidden), "floor": timed_start(())}, rounds)
+    figures = {side: Figure([one * 1e3 for one in taken]) for side, taken in samples.items() if taken}
+    added = figures["ours"].best - figures["floor"].best if len(figures) == 2 else None
+    return Row(label, "ms", figures, [Target("added", added, HIDING_MS, "ms")])
+
+
+class BoundSession(Session):
+    """A session whose commands are bound to hosts, all of which may be reached."""
+
+    def __init__(self, folder: str, commands: str) -> None:
+        super().__init__(Consent.APPROVED)
+        rules = {"network": {"allow": ["*", "private", SERVER], "commands": commands}}
+        self._policy = SessionPolicy.of(rules, working_dir=folder)
+
+    def get_capability(self, name: str) -> Any:
+        return self._policy if name == "session.policy" else super().get_capability(name)
+
+
+def connecting(folder: str, commands: str, port: int) -> Callable[[], float]:
+    """Return what says how long the first connection of a command to a server took."""
+    tool = BashTool({"working_dir": folder, "sandbox": "required"}, BoundSession(folder, commands))
+    command = f"curl -sS -o /dev/null -w '%{{time_starttransfer}}' http://{SERVER}:{port}/"
+
+    async def run() -> float:
+        result = await tool.execute({"command": command})
+        if not result.success:
+            raise MeasurementFailed(str(result.output))
+        return float(result.output["stdout"])
+
+    return lambda: asyncio.run(run())
+
+
+def starting(folder: str, commands: str) -> Callable[[], float]:
+    """Return what says how long `true` took in a sandbox, with a proxy or without."""
+    tool = BashTool({"working_dir": folder, "sandbox": "required"}, BoundSession(folder, commands))
+
+    async def run() -> float:
+        started_s = time.perf_counter()
+        result = await tool.execute({"command": "true"})
+        if not result.success:
+            raise MeasurementFailed(str(result.output))
+        return time.perf_counter() - started_s
+
+    return lambda: asyncio.run(run())
+
+
+def measure_proxy(report: Report, folder: str, rounds: int) -> None:
+    """Compare commands that are bound to hosts with commands that have the machine's network."""
+    server = http.server.ThreadingHTTPServer((SERVER, 0), QuietHandler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    port = server.server_address[1]
+    rows = []
+    try:
+        for label, most_ms, side in (
+            ("the start of a command", PROXY_START_MS, lambda commands: starting(folder, commands)),
+            ("its first connection", PROXY_CONNECT_MS, lambda commands: connecting(folder, commands, port)),
+        ):
+            samples = in_turn(report, label, {"ours": side("hosts"), "floor": side("open")}, rounds)
+            figures = {name: Figure([one * 1e3 for one in taken]) for name, taken in samples.items() if taken}
+            added = figures["ours"].best - figures["floor"].best if len(figures) == 2 else None
+            rows.append(Row(label, "ms", figures, [Target("added", added, most_ms, "ms")]))
+    finally:
+        server.shutdown()
+        server.server_close()
+    report.add("the proxy of a command that is bound to hosts", rows)
+
+
+class QuietHandler(http.server.BaseHTTPRequestHandler):
+    """Answers every request with nothing."""
+
+    def do_GET(self) -> None:
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Print nothing."""
 
 
 def measure_policy(report: Report, folder: str, rounds: int) -> None:
@@ -92,6 +202,27 @@ def measure_policy(report: Report, folder: str, rounds: int) -> None:
         bare = Target("ours/floor", times(figures, "ours", "floor"), CHECK_TIMES_BARE, "×")
         rows.append(Row(label, "µs", figures, [Target("ours", best, CHECK_US, "µs"), bare]))
     report.add("the policy about an existing file", rows)
+
+
+def measure_comparison(report: Report, folder: str, rounds: int) -> None:
+    """Compare the running places of a working directory with many files, as after a command."""
+    for number in range(FILES):
+        file = Path(folder) / f"src/{number // 100}/{number}.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    (Path(folder) / "AGENTS.md").write_text("Be kind.\n")
+    before = RunningFiles.of([Path(folder)])
+
+    def compare() -> float:
+        started_s = time.perf_counter()
+        if before.changes(RunningFiles.of([Path(folder)], before)):
+            raise MeasurementFailed("nothing had changed")
+        return time.perf_counter() - started_s
+
+    samples = in_turn(report, "running places", {"ours": compare}, rounds)
+    figure = Figure([one * 1e3 for one in samples["ours"]])
+    target = Target("ours", figure.best, COMPARISON_MS, "ms")
+    report.add(f"the comparison of running places, {FILES} files", [Row("compare", "ms", {"ours": figure}, [target])])
 
 
 def repeated(check: Callable[[str], object], path: str, repetitions: int = 50) -> Callable[[], float]:
@@ -176,12 +307,15 @@ def main() -> int:
     report = Report("guards", peer=None)
     with tempfile.TemporaryDirectory() as folder:
         measure_policy(report, folder, 20 if arguments.quick else 200)
+    with tempfile.TemporaryDirectory() as folder:
+        measure_comparison(report, folder, 10 if arguments.quick else 50)
     asyncio.run(measure_gate(report, 10 if arguments.quick else 60))
     if find_sandbox() is None:
         print("No sandbox works on this machine: commands in it are not measured.")
     else:
         with tempfile.TemporaryDirectory() as folder:
             measure_sandbox(report, folder, 20 if arguments.quick else 100)
+            measure_proxy(report, folder, 20 if arguments.quick else 100)
     return report.finish(check=arguments.check)
 
 

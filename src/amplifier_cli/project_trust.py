@@ -9,6 +9,7 @@ from typing import Any
 
 import typer
 
+from amplifier_system.visible import visible
 from amplifierd.paths import Paths
 from amplifierd.trust import Trust
 
@@ -20,29 +21,42 @@ from .failures import say
 def trusted_config(flags: Mapping[str, Any], *, home: Path | None) -> ResolvedConfig:
     """Return the settings that hold, after the question whether a project with settings of its own is to be trusted.
 
-    It is asked once for a directory, at a terminal. Where it is not trusted, its settings have no effect, and that is
-    said: they choose the agent, and with it which modules and hooks run.
+    It is asked once for a directory, at a terminal, and again with the difference when what sessions load from it has
+    changed. Where it is not trusted, its settings have no effect, and that is said: they choose the agent, and with it
+    which modules and hooks run.
     """
     config = resolve_app_config(flags, home=home)
-    if config.ignored and _is_trusted_now(config, Trust(Paths.from_environment(home))):
+    if config.ignored and _is_trusted_now(config, _trust(home)):
         config = resolve_app_config(flags, home=home)
     for warning in config.warnings:
         say(f"warning: {warning}")
     if config.ignored:
-        say(f"note: {config.files.project_dir} is not trusted, so its settings have no effect: amplifier config trust")
+        place = config.files.project_dir
+        why = "has changed since you trusted it" if _trust(home).contains(place) else "is not trusted"
+        say(f"note: {place} {why}, so its settings have no effect: amplifier config trust")
     return config
+
+
+def _trust(home: Path | None) -> Trust:
+    return Trust(Paths.from_environment(home))
 
 
 def _is_trusted_now(config: ResolvedConfig, trust: Trust) -> bool:
     place = config.files.project_dir
-    if not (sys.stdin.isatty() and sys.stderr.isatty()) or trust.has_declined(place):
+    was_trusted = trust.contains(place)
+    if not (sys.stdin.isatty() and sys.stderr.isatty()) or (trust.has_declined(place) and not was_trusted):
         return False
-    names = ", ".join(str(file.relative_to(config.files.folder)) for file in config.ignored)
-    say(f"{place} has settings of its own: {names}. They can choose which code runs here.")
+    if was_trusted:
+        say(f"{place} has changed since you trusted it. What sessions load from it can choose which code runs here:")
+        for difference in trust.differences(place):
+            say(visible(difference))
+    else:
+        names = ", ".join(str(file.relative_to(config.files.folder)) for file in config.ignored)
+        say(f"{place} has settings of its own: {names}. They can choose which code runs here.")
     with interruptible():
         is_yes = typer.confirm("Trust this folder?", err=True)
-    if not is_yes:
+    if is_yes:
+        trust.add(place)
+    elif not was_trusted:
         trust.decline(place)
-        return False
-    trust.add(place)
-    return True
+    return is_yes

@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from amplifier_system.addresses import Address, canonical_host, is_public
-from amplifier_system.policy import DeniedBelow, PolicyError, SessionPolicy
+from amplifier_system.homes import HOME_VARIABLES
+from amplifier_system.policy import DeniedBelow, NetworkAccess, PolicyError, SessionPolicy
 
 from .mounting import find_capability
 
 __all__ = [
     "Address",
     "DeniedBelow",
+    "NetworkAccess",
     "PolicyError",
     "SessionPolicy",
     "canonical_host",
@@ -25,7 +27,6 @@ __all__ = [
     "session_policy",
 ]
 
-_VARIABLES = ("HOME", "AMPLIFIERD_HOME", "AMPLIFIERD_CONFIG_DIR")  # where the secret places are
 _OWN_LISTS_DECIDE = {"write": {"allow": ["/"]}, "network": {"allow": ["*", "private"]}}
 
 
@@ -38,7 +39,7 @@ def session_policy(coordinator: Any, working_dir: Path) -> SessionPolicy:
     if hasattr(policy, "check_read"):
         return policy  # type: ignore[no-any-return]  # the capability is defined to hold one
     rules = planned_rules(coordinator)
-    return _of(json.dumps(rules, default=str) if rules else "", working_dir, *map(os.environ.get, _VARIABLES))
+    return _of(json.dumps(rules, default=str) if rules else "", working_dir, *map(os.environ.get, HOME_VARIABLES))
 
 
 def planned_rules(coordinator: Any) -> Any:

@@ -10,6 +10,13 @@ from pathlib import Path
 PREFIX = "AMPLIFIERD_"
 """Begins the name of every environment variable that places or configures a home."""
 
+HOME_VARIABLES = (
+    "HOME",
+    "AMPLIFIER_HOME",
+    *(f"{PREFIX}{name}" for name in ("HOME", "CONFIG_DIR", "STATE_DIR", "LOG_DIR")),
+)
+"""The environment variables that say where homes and their closed places are."""
+
 _DEFAULT = "~/.amplifierd"
 _FILES = "files"
 _STORE_VARIABLES = (f"{PREFIX}STORE", f"{PREFIX}DAEMON_STORE")
@@ -49,9 +56,10 @@ def sessions_are_files(home: Path | str | None = None, environ: Mapping[str, str
     return all(value == _FILES for value in _STORE.findall(text))
 
 
-def ecosystem_home() -> Path:
+def ecosystem_home(environ: Mapping[str, str] | None = None) -> Path:
     """Return the home of other applications of the ecosystem: `AMPLIFIER_HOME`, or `~/.amplifier`."""
-    return Path(os.environ.get("AMPLIFIER_HOME") or "~/.amplifier").expanduser().resolve()
+    variables = os.environ if environ is None else environ
+    return Path(variables.get("AMPLIFIER_HOME") or "~/.amplifier").expanduser().resolve()
 
 
 def _normal(path: Path | str) -> Path:

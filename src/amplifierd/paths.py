@@ -66,6 +66,10 @@ class Paths:
         return self.config / "trust.json"
 
     @property
+    def approvals_file(self) -> Path:
+        return self.config / "approvals.yaml"
+
+    @property
     def token_file(self) -> Path:
         return self.config / "token"
 
@@ -80,6 +84,12 @@ class Paths:
     @property
     def certs(self) -> Path:
         return self.config / "certs"
+
+    @property
+    def secrets(self) -> tuple[Path, ...]:
+        """What stays closed to sessions even where a rule opens the directory around it."""
+        tokens = (self.token_file, self.tokens_file, self.cluster_token_file, self.logins_file)
+        return (self.secrets_file, self.settings_file, self.trust_file, *tokens, self.certs, self.config / "keys")
 
     @property
     def overlays(self) -> Path:

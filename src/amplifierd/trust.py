@@ -1,13 +1,18 @@
 """Which directories the owner of a home trusts: `config/trust.json`. Only in these are snapshots taken.
 
-The file also remembers which directories the owner was asked about and does not trust.
+The file also remembers which directories the owner was asked about and does not trust, and what sessions load from a
+trusted one: trust is of content. Where that has changed since, the directory counts as untrusted until a person agrees.
 """
 
 from __future__ import annotations
 
+import difflib
+import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from amplifier_foundation.sources.locks import locked_now
 
@@ -17,7 +22,12 @@ from .stored_json import StoredFormat
 
 FORMAT = StoredFormat(version=1)
 _LOCK_WAIT_S = 30.0
-_TRUSTED, _DECLINED = "directories", "declined"
+_TRUSTED, _DECLINED, _CONTENT = "directories", "declined", "content"
+_LOADED = (".amplifier", ".mcp.json")  # what sessions load from a project
+_NOT_LOADED = frozenset({"logs", "transcripts", "audit", "sessions", "__pycache__"})
+_MOST_FILES = 5_000
+_TOO_MANY = f"more than {_MOST_FILES} files"  # which nobody can have looked at
+_LONGEST_TEXT = 32_768  # of a file that is kept to show what changed in it
 
 
 class Trust:
@@ -49,11 +59,13 @@ class Trust:
             raise TrustError(f"{trusted} cannot be trusted: {why}", hint="trust the directory of one project")
         if os.fsdecode(os.fsencode(trusted).decode("utf-8", "replace")) != str(trusted):
             raise TrustError(f"{str(trusted)!r} cannot be trusted: its name is not UTF-8", hint="rename it")
-        self._change({_TRUSTED: lambda known: known | {trusted}, _DECLINED: lambda known: known - {trusted}})
+        change = {_TRUSTED: lambda known: known | {trusted}, _DECLINED: lambda known: known - {trusted}}
+        self._change(change, content={str(trusted): _loaded_from(trusted)})
 
     def remove(self, directory: Path | str) -> bool:
         """Trust a directory no longer; False when it was not in the list."""
-        return self._change({_TRUSTED: lambda known: known - {_resolved(directory)}})
+        place = _resolved(directory)
+        return self._change({_TRUSTED: lambda known: known - {place}}, content={str(place): None})
 
     def decline(self, directory: Path | str) -> None:
         """Remember that the owner was asked about a directory and does not trust it."""
@@ -67,6 +79,36 @@ class Trust:
         """Say whether a directory is trusted, or lies below one that is."""
         place = _resolved(directory)
         return any(place.is_relative_to(each) and not _too_wide(each) for each in self.list())
+
+    def is_unchanged(self, directory: Path | str) -> bool:
+        """True for a project whose content a person has trusted as it is now; also for one that has none."""
+        return not any(self.differences(directory))
+
+    @contextmanager
+    def following(self, directory: Path | str) -> Iterator[None]:
+        """Keep a project trusted through a change that its owner makes with a command of ours."""
+        place = _resolved(directory)
+        is_kept = place in self._read(_TRUSTED) and self.is_unchanged(place)
+        yield
+        if is_kept:
+            self.add(place)
+
+    def differences(self, directory: Path | str) -> Iterator[str]:
+        """Yield what changed in a project since it was trusted: a line for each file, with a diff where it is text.
+
+        A directory that was trusted before content was recorded has everything in it to show.
+        """
+        place = _resolved(directory)
+        known = self._contents().get(str(place), {})
+        now = _loaded_from(place)
+        for name in sorted(known.keys() | now.keys()):
+            old, new = known.get(name), now.get(name)
+            if old and new and old.get("sha256") == new["sha256"] and name != _TOO_MANY:
+                continue
+            what = "new" if old is None else "gone" if new is None else "changed"
+            before, after = ((side or {}).get("text", "").splitlines() for side in (old, new))
+            lines = list(difflib.unified_diff(before, after, lineterm="", n=2))[2:]
+            yield "\n".join([f"{name}: {what}", *(f"  {line}" for line in lines)])
 
     def why_no_snapshot(self, directory: Path | str, *, is_trusted: bool = False) -> str:
         """Say why a directory may not be snapshotted; empty when it may.
@@ -92,16 +134,61 @@ class Trust:
                 f"{self._file} is damaged: {error}", hint="repair or remove it, then trust your directories again"
             ) from error
 
-    def _change(self, changes: Mapping[str, Callable[[set[Path]], set[Path]]]) -> bool:
+    def _contents(self) -> dict[str, dict[str, Any]]:
+        try:
+            found = (FORMAT.read(self._file) or {}).get(_CONTENT) or {}
+        except ValueError as error:
+            raise SettingsError(f"{self._file} is damaged: {error}", hint="repair or remove it") from error
+        return found if isinstance(found, dict) else {}
+
+    def _change(
+        self,
+        changes: Mapping[str, Callable[[set[Path]], set[Path]]],
+        *,
+        content: Mapping[str, dict[str, Any] | None] | None = None,
+    ) -> bool:
         with locked_now(self._lock, wait_s=_LOCK_WAIT_S) as held:
             if not held:
                 raise SettingsError(f"{self._file} is being changed by another process")
             before = {key: self._read(key) for key in (_TRUSTED, _DECLINED)}
             after = before | {key: change(before[key]) for key, change in changes.items()}
-            if after != before:
-                kept = {key: sorted(map(str, places)) for key, places in after.items() if places or key == _TRUSTED}
-                FORMAT.write(self._file, kept)
+            contents = self._contents()
+            recorded = {place: files for place, files in {**contents, **(content or {})}.items() if files}
+            if after != before or recorded != contents:
+                kept: dict[str, Any] = {
+                    key: sorted(map(str, places)) for key, places in after.items() if places or key == _TRUSTED
+                }
+                FORMAT.write(self._file, kept | ({_CONTENT: recorded} if recorded else {}))
             return after != before
+
+
+def _loaded_from(project: Path) -> dict[str, dict[str, Any]]:
+    """Return what sessions load from a project, by name: settings, overlays, modules, commands, servers; no logs."""
+    found: dict[str, dict[str, Any]] = {}
+    for file in _files(project):
+        name = str(file.relative_to(project))
+        if len(found) == _MOST_FILES:
+            found[_TOO_MANY] = {"sha256": ""}
+            break
+        try:
+            data = file.read_bytes()
+        except OSError as error:
+            found[name] = {"sha256": f"unreadable: {error.strerror}"}
+            continue
+        found[name] = {"sha256": hashlib.sha256(data).hexdigest()}
+        if len(data) <= _LONGEST_TEXT and b"\0" not in data:
+            found[name]["text"] = data.decode("utf-8", "replace")
+    return found
+
+
+def _files(project: Path) -> Iterator[Path]:
+    for name in _LOADED:
+        start = project / name
+        if start.is_file():
+            yield start
+        for folder, folders, files in os.walk(start, followlinks=True):  # code behind a link runs as well
+            folders[:] = sorted(inner for inner in folders if inner not in _NOT_LOADED)
+            yield from (Path(folder) / file for file in sorted(files) if not file.endswith(".jsonl"))
 
 
 def _resolved(directory: Path | str) -> Path:

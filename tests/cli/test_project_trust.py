@@ -148,3 +148,51 @@ def test_the_question_names_overlays_and_commands_too(overlaid: Any) -> None:
 
     assert terminal.end() == 0
     assert (overlaid.work / "noted.txt").exists()
+
+
+def test_a_folder_that_changed_since_it_was_trusted_asks_again_and_shows_the_difference(project: Any) -> None:
+    project("config", "trust")
+    (project.work / ".amplifier/settings.yaml").write_text("profile: foundation/offline\nshow_thinking: true\n")
+
+    unasked = project("run", "--profile", "offline", "read notes.md")
+    assert "has changed since you trusted it, so its settings have no effect" in unasked.stderr
+    assert json.loads(project("config", "get", "profile", "--json").stdout)["from"] != "project"
+
+    terminal = Terminal(project, "run", "read notes.md")
+    terminal.expect("-show_thinking: false")
+    terminal.expect("+show_thinking: true")
+    terminal.expect("Trust this folder?")
+    terminal.type("y")
+    terminal.expect("buy milk")
+    assert terminal.end() == 0
+    assert json.loads(project("config", "get", "profile", "--json").stdout)["from"] == "project"
+
+
+def test_code_that_was_put_below_a_trusted_folder_makes_it_untrusted_and_logs_do_not(project: Any) -> None:
+    project("config", "trust")
+    logs = project.work / ".amplifier/transcripts"
+    logs.mkdir()
+    (logs / "one.md").write_text("said\n")
+    assert json.loads(project("config", "get", "profile", "--json").stdout)["from"] == "project"
+
+    module = project.work / ".amplifier/modules/evil"
+    module.mkdir(parents=True)
+    (module / "__init__.py").write_text("raise SystemExit\n")
+    assert json.loads(project("config", "get", "profile", "--json").stdout)["from"] != "project"
+
+
+def test_a_folder_that_was_trusted_before_content_counted_asks_once(project: Any) -> None:
+    trust = project.home / "config/trust.json"
+    trust.parent.mkdir(exist_ok=True, parents=True)
+    trust.write_text(json.dumps({"format_version": 1, "directories": [str(project.work.resolve())]}))
+
+    assert json.loads(project("config", "get", "profile", "--json").stdout)["from"] != "project"
+    project("config", "trust")
+    assert json.loads(project("config", "get", "profile", "--json").stdout)["from"] == "project"
+
+
+def test_a_setting_that_its_owner_changes_by_command_keeps_the_trust(project: Any) -> None:
+    project("config", "trust")
+    project("config", "set", "--project", "show_thinking", "true")
+
+    assert json.loads(project("config", "get", "show_thinking", "--json").stdout)["from"] == "project"

@@ -198,9 +198,7 @@ async def test_an_hour_of_ordinary_work_is_asked_about_no_more_than_it_must(open
         told = await desk.use(*hour)
 
         assert desk.person.asked == [
-            "Execute edit_file app.py",
             "Execute: python3 test_app.py",
-            "Execute write_file docs/notes.md",
             "Execute: git add docs",
             "Execute: git -c user.name=Ada -c user.email=ada@example.org commit -qm Notes",
             "Execute: mkdir -p build && echo made > build/made.txt",

@@ -9,7 +9,7 @@ from amplifier_kit.mounting import contribute_events
 
 from .launch import FINISHED, STARTED
 from .settings import MODULE_ID
-from .tool import BashTool
+from .tool import UNDONE, BashTool
 
 __all__ = ["BashTool", "mount"]
 
@@ -22,6 +22,6 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any] | None = 
     """Mount the tool; the cleanup lets go of background commands."""
     tool = BashTool(config, coordinator)
     await coordinator.mount("tools", tool, name=tool.name)
-    contribute_events(coordinator, MODULE_ID, [STARTED, FINISHED])
+    contribute_events(coordinator, MODULE_ID, [STARTED, FINISHED, UNDONE])
     logger.info("mounted %s with the safety profile %s", MODULE_ID, tool.settings.validator.profile)
     return tool.close

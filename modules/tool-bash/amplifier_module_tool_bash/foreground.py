@@ -63,6 +63,8 @@ class ForegroundCommands:
             return _timed_out(whole(timeout_s), out.text, err.text)
         is_left_open = not reader.is_drained.is_set() and not program.has_namespace
         notes = [launch.shell.note, _STILL_OPEN if is_left_open else ""]
+        if program.returncode != 0:
+            notes.append(launch.note_on_environment(f"{out.text}\n{err.text}"))
         return _finished(program.returncode, out, err, "; ".join(filter(None, notes)))
 
     async def close(self) -> None:

@@ -1,5 +1,6 @@
 """How a command is started: the shell, its directory, its environment, its sandbox, and what is reported about it."""
 
+import re
 import shutil
 import time
 from collections.abc import Iterable, Mapping
@@ -17,6 +18,7 @@ from amplifier_kit.sandbox.program import Program
 from amplifier_kit.tools.input import ToolFailure, os_failure
 from amplifier_kit.tools.runs import announce
 
+from .reach import CommandReach
 from .settings import Settings
 
 STARTED = "tool-bash:started"
@@ -26,11 +28,17 @@ END_GRACE_S = 0.5
 _USUAL_BASH = Path("/bin/bash")
 _QUIET = {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "TERM": "dumb"}
 _SHOWN_CHARACTERS = 200
+_MOST_NAMES = 12
+_OWN_PREFIX = "AMPLIFIER"  # variables of ours mean nothing to commands
 # What git is told if no one was asked: to run nothing that a repository names.
 _CAREFUL_GIT = {"core.fsmonitor": "false", "core.hooksPath": "/dev/null"}
 _NO_SANDBOX = (
     "bash: no sandbox works on this machine, and the configuration requires one; install bubblewrap or the extra"
     " `sandbox`, or set `sandbox` to auto or off"
+)
+_NOT_BOUND = (
+    "bash: policy.network.commands is hosts, and no sandbox that can keep commands to hosts works here; install"
+    " bubblewrap or the extra `sandbox`, or set policy.network.commands to open"
 )
 
 
@@ -62,20 +70,43 @@ class Launch:
     confinement: Confinement
     sandbox: Sandbox | None
     misses_sandbox: bool
+    withheld: tuple[str, ...] = ()
+    """The names of the variables that the command is not given."""
+    reach: CommandReach | None = None
+    """What it may reach through a proxy; None where the sandbox alone decides about the network."""
+
+    def note_on_environment(self, printed: str) -> str:
+        """Return what to say about a command that failed: which variables it did not have, those it named first."""
+        if not self.withheld:
+            return ""
+        words = set(re.findall(r"\w+", f"{self.command}\n{printed}"))
+        names = sorted(self.withheld, key=lambda name: (name not in words, name))
+        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+        return f"variables the command was not given (policy.environment): {', '.join(names[:_MOST_NAMES])}{more}"
 
     async def start(self, stdout: int | IO[bytes], stderr: int) -> Program:
         """Start the command; raises `ToolFailure`."""
+        arguments: list[str | bytes] = [*self.shell.arguments, self.command.encode()]
+        proxy = self.reach.proxy() if self.reach is not None else None
         try:
-            return await Program.start(
-                [*self.shell.arguments, self.command.encode()],
+            program = await Program.start(
+                arguments if proxy is None else proxy.before(arguments),
                 self.confinement,
                 sandbox=self.sandbox,
                 environment=self.environment,
                 stdout=stdout,
                 stderr=stderr,
+                descriptors=() if proxy is None else (proxy.descriptor,),
             )
-        except OSError as exc:
-            raise os_failure(f"bash: the command could not be started: {exc.strerror}", exc) from exc
+        except BaseException as exc:
+            if proxy is not None:
+                proxy.abandon()
+            if isinstance(exc, OSError):
+                raise os_failure(f"bash: the command could not be started: {exc.strerror}", exc) from exc
+            raise
+        if proxy is not None:
+            proxy.serve(program)
+        return program
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,20 +124,45 @@ class LaunchPad:
             raise ToolFailure(_NO_SANDBOX, "sandbox_unavailable", retryable=False)
         permissions = Permissions.of(self.coordinator, cwd)
         is_unasked = consent is Consent.UNASKED
+        reach = self._reach(command, permissions, consent, sandbox)
         confinement = Confinement(
             working_dir=cwd.resolve(),
             writable=() if is_unasked else permissions.writable,
             readable=tuple(path.resolve() for path in readable),
             read_only=permissions.read_only,
             hidden=permissions.hidden,
-            has_network=permissions.has_network and not is_unasked,
+            shown=permissions.shown,
+            kept_folders=permissions.kept_folders,
+            kept_files=permissions.kept_files,
+            has_network=permissions.has_network and not is_unasked and reach is None,
             limits=self.settings.limits,
         )
-        environment = {**_QUIET, **self._inherited(permissions), **self.settings.env}
+        inherited = self._inherited(permissions)
+        environment = {**_QUIET, **inherited, **self.settings.env}
+        withheld = ({*permissions.withheld, *permissions.environment}) - environment.keys()
         if is_unasked:
             environment |= _git_settings(environment, _CAREFUL_GIT)
         misses_sandbox = sandbox is None and self.settings.sandbox == "auto"
-        return Launch(command, shell, cwd, environment, confinement, sandbox, misses_sandbox)
+        names = tuple(sorted(name for name in withheld if not name.startswith(_OWN_PREFIX)))
+        return Launch(command, shell, cwd, environment, confinement, sandbox, misses_sandbox, names, reach)
+
+    def _reach(
+        self, command: str, permissions: Permissions, consent: Consent, sandbox: Sandbox | None
+    ) -> CommandReach | None:
+        """Return what a command reaches through a proxy: one that is bound to hosts, or that a remembered yes covers.
+
+        Raises `ToolFailure` for one that has to be bound and cannot be.
+        """
+        is_bound = permissions.network.commands == "hosts"
+        if consent is Consent.UNASKED or not permissions.has_network:
+            return None
+        if not is_bound and consent is not Consent.REMEMBERED:
+            return None
+        if sandbox is None or not sandbox.has_own_network:
+            if is_bound:
+                raise ToolFailure(_NOT_BOUND, "sandbox_unavailable", retryable=False)
+            return None
+        return CommandReach.of(command, permissions.network, self.coordinator)
 
     def _inherited(self, permissions: Permissions) -> dict[str, str]:
         denied = self.settings.env_deny

@@ -7,7 +7,9 @@ from threading import Event
 from typing import Any, ClassVar
 
 from amplifier_core import ToolResult
+from amplifier_kit.concerns import Concern, refusal_of
 from amplifier_kit.tools.answering_tool import AnsweringTool
+from amplifier_kit.tools.effects import WRITE
 from amplifier_kit.tools.input import ToolFailure, read_input
 from amplifier_kit.tools.runs import announce, in_worker
 
@@ -48,6 +50,16 @@ class FileTool(AnsweringTool):
         """Do the work; returns the output, and the number of bytes to announce, if any."""
         raise NotImplementedError
 
+    def concerns_of(self, given: Mapping[str, Any]) -> tuple[Concern, ...]:
+        """Return the running place that a call would write, which a person is asked about by name."""
+        file_path = given.get("file_path")
+        if WRITE not in self.effects or not isinstance(file_path, str) or not file_path:
+            return ()
+        try:
+            return self.workspace.concerns_of(self.workspace.locate(file_path))
+        except (ToolFailure, ValueError):  # it leads nowhere, and the call says so
+            return ()
+
     def require_size(self, data: bytes) -> None:
         """Raise `ToolFailure` for more than may be written."""
         limit = self.workspace.settings.max_write_bytes
@@ -58,10 +70,18 @@ class FileTool(AnsweringTool):
         given = read_input(self.name, self.input_schema, given, texts=self.texts)
         self.check(given)
         logger.debug("%s %s", self.name, given["file_path"])
+        await self._agree_to(self.concerns_of(given))
         output, count = await in_worker(lambda stop: self._work(given, stop))
         if count is not None:
             await announce(self.workspace.coordinator, self.event, {"path": output["file_path"], "bytes": count})
         return ToolResult(success=True, output=output)
+
+    async def _agree_to(self, concerns: tuple[Concern, ...]) -> None:
+        """Make sure that a person agreed to what is about to be written; raises `ToolFailure`."""
+        for concern in concerns:
+            if refusal := await refusal_of(self.workspace.coordinator, concern, self.name):
+                raise ToolFailure(f"Access denied: {refusal}", "access_denied", rule="running_places")
+            self.workspace.agreed.add(concern.subject)
 
     def _work(self, given: dict[str, Any], stop: Event) -> tuple[dict[str, Any], int | None]:
         shown = self.workspace.locate(given["file_path"])

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 from weakref import WeakValueDictionary
 
 from amplifier_core.events import ARTIFACT_READ, ARTIFACT_WRITE
+from amplifier_kit.concerns import Concern, place_concerns
 from amplifier_kit.mounting import find_capability
 from amplifier_kit.policy import PolicyError, session_policy
 from amplifier_kit.tools.descriptors import LinkInTheWayError, opened_directory, real_path
@@ -34,6 +35,7 @@ class Workspace:
         self.settings = Settings.read(config)
         self.coordinator = coordinator
         self.seen = SeenFiles(self.settings.read_before_write)
+        self.agreed: set[str] = set()  # the running places that a person agreed to
         self._working_dir = WorkingDir(self.settings.working_dir, coordinator)
 
     def locate(self, file_path: str) -> Path:
@@ -49,6 +51,10 @@ class Workspace:
         if found is None:
             raise ToolFailure(f"@mention not found: {file_path}", "not_found")
         return self._working_dir.join(found)
+
+    def concerns_of(self, path: Path) -> tuple[Concern, ...]:
+        """Return what a person is asked about before a path is written."""
+        return place_concerns(path, self._working_dir.path())
 
     def visit(self, shown: Path, file_path: str, intent: Intent, work: Callable[[Entry], T]) -> T:
         """Check that a path may be touched, and do `work` on exactly what was checked.
@@ -69,6 +75,7 @@ class Workspace:
                     if lies_in is not None:
                         _require(rules, lies_in / real.name, shown, file_path, intent)
                         self._ask_policy(lies_in / real.name, intent)
+                        self._require_agreed(lies_in / real.name, intent)
                     return work(Entry(directory, real.name or ".", shown, real))
             except LinkInTheWayError:
                 continue
@@ -84,6 +91,12 @@ class Workspace:
                 policy.check_write(path)
         except PolicyError as exc:
             raise ToolFailure(f"Access denied: {exc}", "access_denied", rule=exc.rule) from None
+
+    def _require_agreed(self, real: Path, intent: Intent) -> None:
+        """Refuse a running place that a path has come to lead to since it was asked about."""
+        for concern in self.concerns_of(real) if intent != "read" else ():
+            if concern.subject not in self.agreed:
+                raise ToolFailure(f"Access denied: {concern.words}, and nobody agreed to that", "access_denied")
 
     def _rules(self, intent: Intent) -> PathRules:
         base, settings = self._working_dir.path(), self.settings

@@ -3,7 +3,7 @@
 import ipaddress
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -38,6 +38,10 @@ _OF_THE_OTHER_KIND = {
 _INHERITED = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LC_*", "TZ", "TMPDIR")
 
 
+def _is_any_of(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
 class EntryError(Exception):
     """An entry that cannot be used, told without any value of it."""
 
@@ -68,13 +72,17 @@ class Program:
 
         `host` is what the session's policy passes on; of that the server inherits what its entry names.
         """
-        patterns = (*_INHERITED, *self.env_inherit)
         inherited = {
             name: value
             for name, value in host.items()
-            if not value.startswith("()") and any(fnmatchcase(name, pattern) for pattern in patterns)
+            if not value.startswith("()") and _is_any_of(name, (*_INHERITED, *self.env_inherit))
         }
         return {**inherited, **self.env}
+
+    def missed(self, withheld: Iterable[str]) -> list[str]:
+        """Return the withheld variables of the host that the entry asks for by more than `*`."""
+        asked = [pattern for pattern in self.env_inherit if pattern != "*"]
+        return [name for name in withheld if name not in self.env and _is_any_of(name, asked)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +193,9 @@ class _Reader:
             raise self._error("args", "one contains a NUL character", "a list of strings")
         env_inherit = self._strings("env_inherit") or ()
         if "*" in env_inherit:
-            logger.warning("%s: 'env_inherit' gives the server the whole environment of the host", _place(self._name))
+            logger.warning(
+                "%s: 'env_inherit' gives the server all that policy.environment passes on", _place(self._name)
+            )
         cwd = self._config.raw("cwd")
         if cwd is not None and (not isinstance(cwd, str | Path) or "\0" in str(cwd)):
             raise self._error("cwd", f"it is a {type(cwd).__name__}", "a path")

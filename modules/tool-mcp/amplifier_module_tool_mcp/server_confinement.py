@@ -35,6 +35,8 @@ def confine(program: Program, cwd: Path, settings: ServerSettings) -> Confined:
     """
     permissions = Permissions.of(settings.module.working_dir.coordinator, cwd)
     environment = program.environment(permissions.environment)
+    if names := ", ".join(program.missed(permissions.withheld)):
+        logger.warning("server %s is not given %s: add it to policy.environment.pass", settings.name, names)
     sandbox = None if program.sandbox == "off" else find_sandbox()
     if sandbox is None:
         if program.sandbox == "required":
@@ -52,6 +54,9 @@ def confine(program: Program, cwd: Path, settings: ServerSettings) -> Confined:
             readable=_places(program.read or (), cwd),
             read_only=permissions.read_only,
             hidden=permissions.hidden,
+            shown=permissions.shown,
+            kept_folders=permissions.kept_folders,
+            kept_files=permissions.kept_files,
             private=() if program.read is None else _places(["~"], cwd),
             has_network=program.has_network and permissions.has_network,
         ),

@@ -2,13 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
+from amplifier_kit.concerns import Concern, host_and_port, refusal_of
 from amplifier_kit.policy import PolicyError, SessionPolicy
 from amplifier_kit.tools.input import ToolFailure
 from amplifier_kit.tools.runs import announce
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 FETCHED = "tool-web:fetched"
 
+_TOOL = "web_fetch"
 _MAX_REDIRECTS = 10
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 _RETRYABLE = frozenset((408, 425, 429, 500, 502, 503, 504))
@@ -37,6 +39,7 @@ class Fetch:
     settings: Settings
     session: WebSession
     policy: SessionPolicy
+    coordinator: Any
     source_url: str | None = None
     status_code: int | None = None
     content_type: ContentType | None = None
@@ -45,6 +48,7 @@ class Fetch:
     success: bool = False
     code: str | None = None
     _asked: str = ""
+    _limit: asyncio.Timeout | None = None
     _started: float = field(default_factory=time.monotonic)
 
     @asynccontextmanager
@@ -55,7 +59,7 @@ class Fetch:
         """
         target = self.require(self.url)
         client = await self.session.client()
-        limit = asyncio.timeout(self.settings.timeout_s)
+        self._limit = limit = asyncio.timeout(self.settings.timeout_s)
         try:
             async with limit, self._translated(), self._answered(client, target) as response:
                 self.body = Body(response)
@@ -86,7 +90,7 @@ class Fetch:
             "status_code": self.status_code,
         }
 
-    async def announce(self, coordinator: Any) -> None:
+    async def announce(self) -> None:
         """Tell that the fetch is over."""
         data = {
             "url": shown_url(self.url),
@@ -99,7 +103,7 @@ class Fetch:
             "success": self.success,
             "code": self.code,
         }
-        await announce(coordinator, FETCHED, data)
+        await announce(self.coordinator, FETCHED, data)
 
     @asynccontextmanager
     async def _translated(self) -> AsyncIterator[None]:
@@ -140,8 +144,41 @@ class Fetch:
             if self.redirects == _MAX_REDIRECTS:
                 raise ToolFailure("Too many redirects", "too_many_redirects", retryable=False)
             self.status_code = self.source_url = None
-            target = self.require(_joined(target.text, location), https_only=https_only)
+            target = await self._redirected(target, location, https_only=https_only)
             self.redirects += 1
+
+    async def _redirected(self, source: Target, location: str, *, https_only: bool) -> Target:
+        """Return where an answer leads, once that may be reached: another host is a question of its own."""
+        url, host = _joined(source.text, location), host_and_port(source.text)
+        target = self.require(url, https_only=https_only)
+        concern = host_concern(target, url, redirected_from=host or source.host)
+        if concern.subject != host:
+            with self._unlimited():
+                refusal = await refusal_of(self.coordinator, concern, _TOOL)
+            if refusal is not None:
+                raise blocked(target.text, f"it is redirected to another host: {refusal}")
+        return target
+
+    @contextmanager
+    def _unlimited(self) -> Iterator[None]:
+        """Keep the time that a person takes to answer out of the time that the fetch has."""
+        limit, started_s = self._limit, asyncio.get_running_loop().time()
+        end_s = limit.when() if limit is not None else None
+        if limit is None or end_s is None:
+            yield
+            return
+        limit.reschedule(None)
+        try:
+            yield
+        finally:
+            limit.reschedule(end_s + asyncio.get_running_loop().time() - started_s)
+
+
+def host_concern(target: Target, url: str, *, redirected_from: str = "") -> Concern:
+    """Return what a person is asked about before a target is read; the whole URL is shown as it was given."""
+    subject = host_and_port(target.text) or target.host
+    words = f"{redirected_from} redirects to {subject}" if redirected_from else f"{_TOOL} reaches {subject}"
+    return Concern("host", subject, words, url)
 
 
 def _joined(base: str, location: str) -> str:

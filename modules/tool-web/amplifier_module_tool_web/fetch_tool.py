@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from amplifier_core import ToolResult
+from amplifier_kit.concerns import Concern
 from amplifier_kit.policy import session_policy
 from amplifier_kit.tools.answering_tool import AnsweringTool
 from amplifier_kit.tools.effects import NETWORK, WRITE
@@ -17,7 +18,7 @@ from amplifier_kit.tools.runs import detached, in_worker, run_to_end
 from .body import SNIFFED_BYTES, Body
 from .content import ContentType
 from .download import Destination, Download, find_destination
-from .fetch import Fetch
+from .fetch import Fetch, host_concern
 from .html_text import HtmlText
 from .session import WebSession
 from .settings import Settings
@@ -77,6 +78,17 @@ class WebFetchTool(AnsweringTool):
         """Return whether one call may be repeated: it may unless it saves."""
         return "never" if input.get("save_to_file") else "safe"
 
+    def concerns_of(self, input: Mapping[str, Any]) -> tuple[Concern, ...]:
+        """Return the host that a call reaches; none where the tool itself will refuse the address."""
+        url = input.get("url")
+        if not isinstance(url, str):
+            return ()
+        try:
+            fetch = self._fetch_of(url)
+            return (host_concern(fetch.require(fetch.url), fetch.url),)
+        except ToolFailure:
+            return ()
+
     async def close(self) -> None:
         """Close the HTTP session; a second call does nothing."""
         await self.session.close()
@@ -86,8 +98,7 @@ class WebFetchTool(AnsweringTool):
         for key, least in (("offset", 0), ("limit", 1)):
             if given[key] < least:
                 raise ToolFailure(f"{self.name}: {key!r} must be at least {least}, got {given[key]}", "invalid_input")
-        policy = session_policy(self.coordinator, WorkingDir(self.settings.working_dir, self.coordinator).path())
-        fetch = Fetch(given["url"].strip(), self.settings, self.session, policy)
+        fetch = self._fetch_of(given["url"])
         logger.debug("web_fetch %s", shown_url(fetch.url))
         try:
             output = await self._fetch(fetch, given)
@@ -102,8 +113,12 @@ class WebFetchTool(AnsweringTool):
             fetch.code = "internal_error"
             raise
         finally:
-            await fetch.announce(self.coordinator)
+            await fetch.announce()
         return ToolResult(success=True, output=output)
+
+    def _fetch_of(self, url: str) -> Fetch:
+        policy = session_policy(self.coordinator, WorkingDir(self.settings.working_dir, self.coordinator).path())
+        return Fetch(url.strip(), self.settings, self.session, policy, self.coordinator)
 
     async def _fetch(self, fetch: Fetch, given: dict[str, Any]) -> dict[str, Any]:
         path = given.get("save_to_file")

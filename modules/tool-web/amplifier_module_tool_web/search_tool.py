@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from amplifier_core import ToolResult
+from amplifier_kit.concerns import Concern, host_and_port
 from amplifier_kit.tools.answering_tool import AnsweringTool
 from amplifier_kit.tools.effects import NETWORK
 from amplifier_kit.tools.input import ToolFailure, read_input
@@ -18,6 +19,9 @@ from .settings import Settings
 from .url_policy import source_id
 
 logger = logging.getLogger(__name__)
+
+SEARCH_ENGINES = "search-engines"
+"""Stands for the hosts of all search engines, in questions and in `policy.network.allow`."""
 
 _MAX_QUERY_CHARS = 4096
 _MAX_TITLE_CHARS = 512
@@ -51,6 +55,14 @@ class WebSearchTool(AnsweringTool):
         self.coordinator = coordinator
         self.settings = settings or Settings.read(config)
         self._turn = asyncio.Lock()
+
+    def concerns_of(self, input: Mapping[str, Any]) -> tuple[Concern, ...]:
+        """Return whom a query is sent to; the engines that are asked without an endpoint count as one host."""
+        if self._is_mock:
+            return ()
+        url, query = self.settings.search_url, str(input.get("query", ""))
+        subject = (host_and_port(url) if url else None) or SEARCH_ENGINES
+        return (Concern("host", subject, f"{self.name} sends its query to {subject}: {query}"),)
 
     async def answer(self, given: Any) -> ToolResult:
         query: str = read_input(self.name, self.input_schema, given)["query"]

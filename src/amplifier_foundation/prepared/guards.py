@@ -7,7 +7,8 @@ from typing import Any
 
 from amplifier_core.mount_plan import MountPlan
 
-GATE, CONSENT, GUARD, POLICY = "approval.gate", "approval.consent", "approval.guard", "session.policy"
+GATE, CONSENT, CONCERN, GUARD = "approval.gate", "approval.consent", "approval.concern", "approval.guard"
+LEDGER, POLICY = "approval.ledger", "session.policy"
 
 
 def hand_down_guards(parent: Any, child: Any) -> None:
@@ -20,7 +21,7 @@ def hand_down_guards(parent: Any, child: Any) -> None:
     register = getattr(child.coordinator, "register_capability", None)
     if not callable(inherited) or not callable(register):  # stand-ins for sessions may have neither
         return
-    for name in (GATE, CONSENT, GUARD):
+    for name in (GATE, CONSENT, CONCERN, GUARD, LEDGER):
         if (value := inherited(name)) is not None:
             register(name, value)
     intercept = getattr(child.coordinator, "intercept_tools", None)  # which only this kernel has

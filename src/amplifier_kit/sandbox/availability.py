@@ -100,9 +100,10 @@ def _candidates() -> Iterator[Sandbox]:
     if sys.platform == "darwin":
         yield Seatbelt()
         return
-    for executable in _bubblewraps():
-        yield Bubblewrap(executable, disables_userns=True)
-        yield Bubblewrap(executable, disables_userns=False)
+    for has_overlays in (True, False):  # an older program that hides less well comes after every newer one
+        for executable in _bubblewraps():
+            for disables_userns in (True, False):
+                yield Bubblewrap(executable, disables_userns=disables_userns, has_overlays=has_overlays)
 
 
 def _bubblewraps() -> Iterator[str]:

@@ -12,7 +12,8 @@ class Confinement:
 
     Everything that is not mentioned can be read and not changed. `/tmp` is a private, empty one, as is every private
     place, except for what is writable or readable below it. What is hidden is absent even inside a writable place,
-    and what is read-only stays so there.
+    except for what is shown below it, and what is read-only stays so there. What is `kept_folders` and `kept_files` is
+    read-only in a writable place even if it does not exist: then it is made, empty.
     """
 
     working_dir: Path
@@ -20,6 +21,9 @@ class Confinement:
     readable: tuple[Path, ...] = ()
     read_only: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
+    shown: tuple[Path, ...] = ()
+    kept_folders: tuple[Path, ...] = ()
+    kept_files: tuple[Path, ...] = ()
     private: tuple[Path, ...] = ()
     has_network: bool = False
     limits: Limits = field(default_factory=Limits)

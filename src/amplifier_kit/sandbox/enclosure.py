@@ -50,6 +50,11 @@ class Sandbox(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def has_own_network(self) -> bool:
+        """True where a program without a network has a loopback of its own."""
+        ...
+
     def enclose(
         self, arguments: Sequence[str | bytes], confinement: Confinement, environment: Mapping[str, str]
     ) -> Enclosure:

@@ -1,9 +1,10 @@
 """A running program, in a sandbox or without, and the end of everything it started."""
 
 import asyncio
+import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO
 
 from amplifier_system.process_members import MEMBERS, Members
@@ -34,13 +35,16 @@ class Program:
         stdin: int | IO[bytes] = subprocess.DEVNULL,
         stdout: int | IO[bytes] = subprocess.PIPE,
         stderr: int | IO[bytes] = subprocess.PIPE,
+        descriptors: tuple[int, ...] = (),
     ) -> "Program":
         """Start a program in its working directory; without a sandbox only the limits of the confinement hold.
+
+        The `descriptors` are open in it, and closed here, whether it starts or not.
 
         Raises `OSError`. Cancelled while the program starts, it ends the tree before it gives way.
         """
         prepared = await run_to_end(
-            asyncio.to_thread(_Preparation.make, arguments, confinement, sandbox, environment),
+            asyncio.to_thread(_Preparation.make, arguments, confinement, sandbox, environment, descriptors),
             undo=_Preparation.abandon,
         )
         try:
@@ -134,12 +138,30 @@ class _Preparation:
         confinement: Confinement,
         sandbox: Sandbox | None,
         environment: Mapping[str, str],
+        descriptors: tuple[int, ...],
+    ) -> "_Preparation":
+        try:
+            return cls._made(arguments, confinement, sandbox, environment, descriptors)
+        except BaseException:
+            for descriptor in descriptors:
+                os.close(descriptor)
+            raise
+
+    @classmethod
+    def _made(
+        cls,
+        arguments: Sequence[str | bytes],
+        confinement: Confinement,
+        sandbox: Sandbox | None,
+        environment: Mapping[str, str],
+        descriptors: tuple[int, ...],
     ) -> "_Preparation":
         group = make_group(confinement.limits)
         arguments = confinement.limits.apply(arguments, has_group=group is not None)
         if sandbox is None:
-            return cls(Enclosure(arguments, environment), None, group)
+            return cls(Enclosure(arguments, environment, descriptors), None, group)
         enclosure = sandbox.enclose(arguments, confinement, environment)
+        enclosure = replace(enclosure, descriptors=(*enclosure.descriptors, *descriptors))
         namespace = None if enclosure.reports is None else Namespace(enclosure.reports)
         return cls(enclosure, namespace, group)
 

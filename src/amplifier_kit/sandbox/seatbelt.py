@@ -21,6 +21,7 @@ class Seatbelt:
 
     executable: str = "/usr/bin/sandbox-exec"
     name = "sandbox-exec"
+    has_own_network = False
 
     def enclose(
         self, arguments: Sequence[str | bytes], confinement: Confinement, environment: Mapping[str, str]
@@ -45,10 +46,12 @@ def _rules(confinement: Confinement) -> Iterator[str]:
         yield f"(allow file-read* {_subpaths(shown)})"
     if confinement.writable:
         yield f"(allow file-write* {_subpaths((*_TEMPORARY, *confinement.writable))})"
-    if confinement.read_only:
-        yield f"(deny file-write* {_subpaths(confinement.read_only)})"
+    if kept := (*confinement.read_only, *confinement.kept_folders, *confinement.kept_files):
+        yield f"(deny file-write* {_subpaths(kept)})"
     if confinement.hidden:
         yield f"(deny file-read* file-write* {_subpaths(confinement.hidden)})"
+    if confinement.shown:
+        yield f"(allow file-read* {_subpaths(confinement.shown)})"
     if not confinement.has_network:
         yield "(deny network*)"
 

@@ -4,20 +4,25 @@
 """
 
 from .exceptions import PolicyError
+from .network_access import NetworkAccess
 from .path_access import DeniedBelow, OriginOf
-from .places import home_secrets
+from .places import closed_places
 from .rules import PolicyRules, default_rules, merge_policies, policy_sections
+from .running_places import RunningPlace, find_running_place
 from .session_policy import SessionPolicy, default_policy
 
 __all__ = [
     "DeniedBelow",
+    "NetworkAccess",
     "OriginOf",
     "PolicyError",
     "PolicyRules",
+    "RunningPlace",
     "SessionPolicy",
+    "closed_places",
     "default_policy",
     "default_rules",
-    "home_secrets",
+    "find_running_place",
     "merge_policies",
     "policy_sections",
 ]

@@ -1,12 +1,12 @@
-"""Which hosts may be reached, as far as the text of a URL can tell."""
+"""Which hosts may be reached, and which of them unasked, as far as the text of a URL can tell."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from ipaddress import ip_address, ip_network
-from typing import Any, Self
+from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
 from amplifier_system.addresses import canonical_host, is_public
@@ -18,16 +18,26 @@ from .path_access import OriginOf
 PRIVATE = "private"
 """Stands in a list of hosts for every address that is not public, and for the names of this machine."""
 
+Commands = Literal["open", "hosts"]
+"""What approved commands reach: whatever this machine can, or the hosts that a person agrees to."""
+
+_CLASSES = ("*", PRIVATE)  # which say what may be asked about, and name no host
 _LOCAL_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost")
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkAccess:
-    """Hosts by name, `*.example.org`, network, `10.0.0.0/8`, or `private`; a denial outranks every permission."""
+    """Hosts by name, `*.example.org`, network, `10.0.0.0/8`, or `private`; a denial outranks every permission.
+
+    `*` and `private` say what may be reached when a person agrees; a host that is allowed by name, and not among those
+    to `ask` about, may be reached unasked.
+    """
 
     allow: tuple[str, ...]
     deny: tuple[str, ...]
     origin_of: OriginOf | None = None
+    ask: tuple[str, ...] = ()
+    commands: Commands = "open"
 
     def check(self, url: str) -> str:
         """Return the host of a URL; where its name leads must be checked when it is connected to.
@@ -46,7 +56,23 @@ class NetworkAccess:
             self._refuse(host, "allow")
         return host
 
-    def narrowed(self, allow: Sequence[str] | None, deny: Sequence[str]) -> Self:
+    def is_named(self, host: str) -> bool:
+        """True for a host that is named in advance, so that nobody has to be asked about it."""
+        is_listed = any(rule not in _CLASSES and _is_in(host, rule) for rule in self.allow)
+        return is_listed and not any(_is_in(host, rule) for rule in self.ask)
+
+    def refuses_address(self, address: str) -> bool:
+        """True for an address that no name must lead to."""
+        return any(rule not in self.allow and _is_in(address, rule) for rule in self.deny)
+
+    def narrowed(
+        self,
+        allow: Sequence[str] | None,
+        deny: Sequence[str],
+        *,
+        ask: Sequence[str] = (),
+        commands: Commands = "open",
+    ) -> Self:
         """Return the access that also keeps to these rules: of two lists of allowed hosts, what both allow."""
         allowed = self.allow
         if allow is not None:
@@ -54,7 +80,9 @@ class NetworkAccess:
             inner += [rule for rule in self.allow if any(_is_in(rule, outer) for outer in allow)]
             allowed = tuple(dict.fromkeys(rule for rule in inner if rule in self.allow or rule not in self.deny))
         allowed = tuple(rule for rule in allowed if rule not in deny)
-        return replace(self, allow=allowed, deny=(*self.deny, *deny))
+        asked = tuple(dict.fromkeys((*self.ask, *ask, *newly_named(allowed, self.allow))))
+        bound: Commands = "hosts" if "hosts" in (self.commands, commands) else "open"
+        return replace(self, allow=allowed, deny=(*self.deny, *deny), ask=asked, commands=bound)
 
     @property
     def is_empty(self) -> bool:
@@ -66,6 +94,12 @@ class NetworkAccess:
         origin = self.origin_of(key, entry) if self.origin_of else ""
         where = f", {origin}" if origin else ""
         raise PolicyError(f"not reachable: {host} (policy.{key}{where})", rule=key)
+
+
+def newly_named(allowed: Iterable[str], before: Iterable[str]) -> list[str]:
+    """Return the hosts that a list names and that one before did not."""
+    named = [rule for rule in before if rule not in _CLASSES]
+    return [rule for rule in allowed if rule not in _CLASSES and not any(_is_in(rule, outer) for outer in named)]
 
 
 def _is_in(host: str, rule: str) -> bool:

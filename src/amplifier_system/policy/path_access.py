@@ -7,7 +7,7 @@ import re
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -49,6 +49,7 @@ class PathAccess:
 
     Places are absolute; each stands for itself and everything below it. `denied_names` are denied wherever they stand
     as a component of a path. Both are kept with the rule's entry as it is written, empty for a module's own rules.
+    What is `opened` is not denied although it lies inside of a denied place.
     """
 
     verb: Verb
@@ -56,6 +57,7 @@ class PathAccess:
     denied: Mapping[str, str]
     denied_names: Mapping[str, str] = field(default_factory=dict)
     origin_of: OriginOf | None = None
+    opened: frozenset[str] = frozenset()
 
     @classmethod
     def of(
@@ -87,7 +89,14 @@ class PathAccess:
             groups = (*groups, frozenset(place for text in allow for place in places.meant(text)))
         denied = {**{place: "" for text in deny for place in places.meant(text)}, **self.denied}
         names = {**dict.fromkeys(map(_folded, denied_names), ""), **self.denied_names}
-        return type(self)(self.verb, groups, denied, names, self.origin_of)
+        newly_denied = denied.keys() - self.denied.keys()
+        opened = frozenset(place for place in self.opened if newly_denied.isdisjoint(_lineage(place)))
+        return type(self)(self.verb, groups, denied, names, self.origin_of, opened)
+
+    def opening(self, *places: Path) -> Self:
+        """Return the access to places inside of denied ones, too."""
+        found = _Places(Path(os.sep))
+        return replace(self, opened=self.opened.union(*(found.meant(str(place)) for place in places)))
 
     def check(self, path: Path | str, base: Path) -> Path:
         """Return where a path leads, symbolic links resolved.
@@ -120,8 +129,10 @@ class PathAccess:
         if candidate in HARMLESS_DEVICES:
             return
         if not self.denied.keys().isdisjoint(lineage):
-            entry = next(self.denied[place] for place in lineage if place in self.denied)
-            self._refuse(shown, "deny", entry, is_own=bool(entry))
+            nearest = next(place for place in lineage if place in self.denied or place in self.opened)
+            if nearest in self.denied:
+                entry = self.denied[nearest]
+                self._refuse(shown, "deny", entry, is_own=bool(entry))
         if self.denied_names:
             for name in _folded(candidate).split(os.sep):  # noqa: PTH206 - asked for every file
                 if name in self.denied_names:

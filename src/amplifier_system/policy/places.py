@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from amplifier_system.homes import daemon_directory, daemon_home, daemon_state, ecosystem_home
 
 SECRET_PLACES = (
     "~/.ssh",
@@ -47,21 +48,23 @@ SECRET_PLACES = (
     "/sys",
     "/dev",
 )
-"""What nothing may read or write unless a person says so; our own home's secrets come on top."""
+"""What nothing may read or write unless a person says so; our own homes come on top."""
 
 HARMLESS_DEVICES = frozenset({"/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/dev/tty"})
 
-_HOME_SECRETS = ("secrets.yaml", "token", "tokens.json", "certs", "keys")
-
 
 def secret_places(environ: Mapping[str, str] | None = None) -> Iterator[str]:
-    """Yield the secret places of this machine as they are written in rules, those of the Amplifier home included."""
+    """Yield the secret places of this machine as they are written in rules, those of the Amplifier homes included."""
     yield from SECRET_PLACES
-    environ = os.environ if environ is None else environ
-    home = environ.get("AMPLIFIERD_HOME") or "~/.amplifierd"
-    yield from home_secrets(Path(environ.get("AMPLIFIERD_CONFIG_DIR") or Path(home) / "config"))
+    yield from map(str, closed_places(environ))
 
 
-def home_secrets(config: Path) -> Iterator[str]:
-    """Yield the secret places of an Amplifier home, whose directory for configuration is given."""
-    return (str(config / name) for name in _HOME_SECRETS)
+def closed_places(environ: Mapping[str, str] | None = None) -> Iterator[Path]:
+    """Yield what no session reads of the homes that the environment names: configuration, state, and the whole home of
+    other applications of the ecosystem."""
+    home = daemon_home(environ=environ)
+    state = daemon_state(environ=environ)
+    yield daemon_directory("CONFIG", home / "config", environ)
+    yield state
+    yield daemon_directory("LOG", state / "logs", environ)
+    yield ecosystem_home(environ)

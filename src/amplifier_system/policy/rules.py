@@ -9,19 +9,28 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from .environment_access import SECRET_VARIABLES
-from .network_access import PRIVATE
+from .network_access import PRIVATE, Commands, newly_named
 from .places import secret_places
+from .running_places import DENIED_NAMES
+
+_Section = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Two lists of one section; in `environment` the first is written `pass`."""
+    """Two lists of one section; in `environment` the first is written `pass`.
+
+    `ask` and `commands` are the network's: hosts that are asked about although they are allowed by name, and what
+    approved commands reach.
+    """
 
     allow: tuple[str, ...]
     deny: tuple[str, ...]
+    ask: tuple[str, ...] = ()
+    commands: Commands = "open"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +57,18 @@ class PolicyRules:
 SECTIONS: dict[str, str] = {"read": "allow", "write": "allow", "network": "allow", "environment": "pass"}
 """The sections of a policy, each with the name of its first list."""
 
+_OF_NETWORK = ("ask", "commands")
+_COMMANDS: tuple[Commands, ...] = ("open", "hosts")
+
 
 def default_rules() -> PolicyRules:
     """Return the policy of a session that says nothing about it."""
     secret = tuple(secret_places())
     return PolicyRules(
         read=Rules(("/",), secret),
-        write=Rules((".",), (".git", *secret)),
+        write=Rules((".",), (*DENIED_NAMES, *secret)),
         network=Rules(("*",), (PRIVATE,)),
-        environment=Rules(("*",), SECRET_VARIABLES),
+        environment=Rules((), SECRET_VARIABLES),
     )
 
 
@@ -90,7 +102,29 @@ def merge_policies(
                 denied = [text for text in denied if text not in new[first] or text in new.get("deny", ())]
         if denied:
             section["deny"] = denied
+        if name == "network":
+            section |= _merged_network(old, new, section.get("allow"), may_widen=may_widen)
         merged[name] = section
+    return merged
+
+
+def _merged_network(old: _Section, new: _Section, allowed: list[str] | None, *, may_widen: bool) -> dict[str, Any]:
+    """Return what the network has besides its two lists.
+
+    A host that a layer names without being allowed to widen stays one that is asked about, and such a layer can bind
+    commands to hosts but not let them go.
+    """
+    asked = dict.fromkeys((*old.get("ask", ()), *new.get("ask", ())))
+    if may_widen and "allow" in new:
+        asked = dict.fromkeys(host for host in asked if host not in new["allow"] or host in new.get("ask", ()))
+    elif "allow" in new:
+        asked |= dict.fromkeys(newly_named(allowed or (), old.get("allow", ())))
+    merged: dict[str, Any] = {"ask": list(asked)} if asked else {}
+    commands = {*old.get("commands", ()), *new.get("commands", ())}
+    if may_widen and "commands" in new:
+        commands = set(new["commands"])
+    if commands:
+        merged["commands"] = "hosts" if "hosts" in commands else "open"
     return merged
 
 
@@ -111,12 +145,18 @@ def policy_sections(given: Mapping[str, Any] | None) -> dict[str, dict[str, tupl
 
 def _lists(name: str, section: Any) -> dict[str, tuple[str, ...]]:
     first = SECTIONS[name]
-    if not isinstance(section, Mapping) or (unknown := set(map(str, section)) - {first, "deny"}):
+    others = _OF_NETWORK if name == "network" else ()
+    if not isinstance(section, Mapping) or (unknown := set(map(str, section)) - {first, "deny", *others}):
         wrong = section if not isinstance(section, Mapping) else sorted(unknown)[0]
         raise ValueError(f"policy.{name} must have the lists {first} and deny, got {wrong!r}")
     found: dict[str, tuple[str, ...]] = {}
     for key, texts in section.items():
         if texts is None:
+            continue
+        if key == "commands":
+            if texts not in _COMMANDS:
+                raise ValueError(f"policy.network.commands must be {' or '.join(_COMMANDS)}, got {texts!r}")
+            found[key] = (texts,)
             continue
         if isinstance(texts, str) or not isinstance(texts, Iterable) or not all(isinstance(t, str) for t in texts):
             raise ValueError(f"policy.{name}.{key} must be a list of texts, got {texts!r}")
@@ -126,13 +166,15 @@ def _lists(name: str, section: Any) -> dict[str, tuple[str, ...]]:
 
 def _over(defaults: Rules, section: Mapping[str, tuple[str, ...]]) -> Rules:
     allow = section.get("allow", section.get("pass", defaults.allow))
-    return _shared(allow, tuple(dict.fromkeys((*defaults.deny, *section.get("deny", ())))))
+    deny = tuple(dict.fromkeys((*defaults.deny, *section.get("deny", ()))))
+    (commands,) = section.get("commands", (defaults.commands,))
+    return _shared(allow, deny, section.get("ask", ()), cast("Commands", commands))
 
 
 @lru_cache(maxsize=64)
-def _shared(allow: tuple[str, ...], deny: tuple[str, ...]) -> Rules:
+def _shared(allow: tuple[str, ...], deny: tuple[str, ...], ask: tuple[str, ...], commands: Commands) -> Rules:
     """Return rules; many sessions with the same ones share them."""
-    return Rules(allow, deny)
+    return Rules(allow, deny, ask, commands)
 
 
 def _narrowed(
@@ -143,6 +185,8 @@ def _narrowed(
     is_path = name in ("read", "write")
     within = _is_within if is_path else _is_same_or_any
     inner = [text for text in asked if any(within(text, outer) for outer in allowed)]
+    if name == "environment":  # naming a variable passes it whatever its value: that is for those who may widen
+        inner = [text for text in inner if text in allowed]
     inner += [text for text in allowed if any(within(text, outer) for outer in asked)]
     denied = (*getattr(default_rules(), name).deny, *base_deny)
     return tuple(dict.fromkeys(text for text in inner if text in allowed or not _names_one_of(name, text, denied)))

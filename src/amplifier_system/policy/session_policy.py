@@ -9,13 +9,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
+from amplifier_system.homes import HOME_VARIABLES
+
 from .environment_access import EnvironmentAccess
 from .exceptions import PolicyError
 from .network_access import NetworkAccess
 from .path_access import OriginOf, PathAccess, is_bare_name
 from .rules import PolicyRules, policy_sections
-
-_VARIABLES = ("HOME", "AMPLIFIERD_HOME", "AMPLIFIERD_CONFIG_DIR")  # where the secret places are
+from .running_places import repository_shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,9 @@ class SessionPolicy:
             working_dir=base,
             read=PathAccess.of("read", read.read.allow, read.read.deny, base=base, origin_of=origin_of),
             write=PathAccess.of("write", read.write.allow, read.write.deny, base=base, origin_of=origin_of),
-            network=NetworkAccess(read.network.allow, read.network.deny, origin_of),
+            network=NetworkAccess(
+                read.network.allow, read.network.deny, origin_of, read.network.ask, read.network.commands
+            ),
             variables=EnvironmentAccess(read.environment.allow, read.environment.deny),
         )
 
@@ -58,8 +61,15 @@ class SessionPolicy:
         return self.read.check(path, self.working_dir)
 
     def check_write(self, path: Path | str) -> Path:
-        """Return where a path leads; raises `PolicyError` when it may not be written."""
-        return self.write.check(path, self.working_dir)
+        """Return where a path leads; raises `PolicyError` when it may not be written.
+
+        Neither may a file by which a directory has, or would get, the shape of a repository, unless a rule takes `.git`
+        back: the next git command there would run what it says.
+        """
+        real = self.write.check(path, self.working_dir)
+        if ".git" in self.write.denied_names and (place := repository_shape(real, self.working_dir)):
+            raise PolicyError(f"not writable: {path} ({place.reason}; policy.write.deny)", rule="write.deny")
+        return real
 
     def check_url(self, url: str) -> str:
         """Return the host of a URL; raises `PolicyError` when it may not be reached."""
@@ -77,6 +87,10 @@ class SessionPolicy:
             return False
         return True
 
+    def opening(self, *places: Path) -> Self:
+        """Return the policy under which places may be read that lie inside of denied ones."""
+        return replace(self, read=self.read.opening(*places))
+
     def narrowed_by(self, rules: Mapping[str, Any] | None) -> Self:
         """Return the policy of a session inside this one: what these rules deny is denied too, nothing is added.
 
@@ -91,7 +105,12 @@ class SessionPolicy:
             self,
             read=self._narrowed_paths(self.read, layer.get("read", {})),
             write=self._narrowed_paths(self.write, layer.get("write", {})),
-            network=self.network.narrowed(network.get("allow"), network.get("deny", ())),
+            network=self.network.narrowed(
+                network.get("allow"),
+                network.get("deny", ()),
+                ask=network.get("ask", ()),
+                commands="hosts" if "hosts" in network.get("commands", ()) else "open",
+            ),
             variables=self.variables.narrowed(variables.get("pass"), variables.get("deny", ())),
         )
 
@@ -120,7 +139,7 @@ class SessionPolicy:
 
 def default_policy(working_dir: Path) -> SessionPolicy:
     """Return the policy of a session that configures none."""
-    return _default(working_dir, *map(os.environ.get, _VARIABLES))
+    return _default(working_dir, *map(os.environ.get, HOME_VARIABLES))
 
 
 @lru_cache(maxsize=64)

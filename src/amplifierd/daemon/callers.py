@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, get_args
 
 from amplifierd.exceptions import ForbiddenError
@@ -22,6 +24,8 @@ class Caller:
     `token_hash` is that of the token they are known by, empty for who needs none; `login_hash` that of the login of a
     browser, empty for all others.
 
+    `roots` are the directories in or below which its sessions work; without any, sessions work anywhere.
+
     A session belongs to the `owner` of the caller that created it; only an `admin` sees the sessions of others.
     """
 
@@ -30,6 +34,7 @@ class Caller:
     scope: Scope
     via: Via = "token"
     limits: Limits | None = None
+    roots: tuple[str, ...] = ()
     token_hash: str = field(default="", repr=False)
     login_hash: str = field(default="", repr=False)
 
@@ -51,6 +56,11 @@ class Caller:
     def sees(self, owner: str | None) -> bool:
         """Say whether something that belongs to `owner` is there for this caller; what has no owner is the admin's."""
         return self.scope == "admin" or (owner is not None and owner == self.owner)
+
+    def reaches(self, directory: Path | str) -> bool:
+        """True for a directory that lies in or below one of the roots, symbolic links resolved."""
+        place = Path(os.path.realpath(Path(directory).expanduser()))
+        return not self.roots or any(place.is_relative_to(os.path.realpath(root)) for root in self.roots)
 
 
 EVERYONE = Caller("local", "local", "admin", via="open")

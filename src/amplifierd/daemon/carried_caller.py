@@ -20,6 +20,7 @@ def carried(caller: Caller | None, address: str) -> str:
     if caller is not None:
         said |= {"name": caller.name, "owner": caller.owner, "scope": caller.scope, "via": caller.via}
         said |= {"token_hash": caller.token_hash, "login_hash": caller.login_hash}
+        said["roots"] = list(caller.roots)
         said["limits"] = caller.limits.to_json() if caller.limits else None
     return base64.urlsafe_b64encode(json.dumps(said).encode()).decode()
 
@@ -41,6 +42,7 @@ def read_carried(text: str) -> tuple[Caller | None, str]:
             next(scope for scope in SCOPES if scope == said["scope"]),
             via=next(via for via in _VIAS if via == said["via"]),
             limits=Limits.read(said["limits"]) if said["limits"] else None,
+            roots=tuple(map(str, said.get("roots") or ())),
             token_hash=str(said["token_hash"]),
             login_hash=str(said["login_hash"]),
         )

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from amplifier_core.exceptions import AmplifierError
+from amplifier_system.supervisor import cancelled
 from amplifierd.exceptions import TokenNotFoundError
 from amplifierd.limits import Limits
 from amplifierd.paths import Paths
@@ -83,7 +85,7 @@ class Credentials:
         self.tokens.others = lambda: self._shared_tokens.others if self._shared_tokens else ()
         await self.look()
         store.notifications.subscribe("amplifier_cluster", lambda word: self._woken.set())
-        self._looking = asyncio.create_task(self._keep_looking())
+        self._looking = store.supervisor.start("credentials of other members", self._keep_looking)
 
     async def look(self, *, unless_since: float = float("inf")) -> None:
         """Learn what other members know, unless that was begun after a moment and is done."""
@@ -122,12 +124,18 @@ class Credentials:
                 logger.warning("it is not known whom other members let in: %s", error)
 
     async def create_token(
-        self, name: str, scope: Scope, *, owner: str | None = None, limits: Limits | None = None
+        self,
+        name: str,
+        scope: Scope,
+        *,
+        owner: str | None = None,
+        limits: Limits | None = None,
+        roots: Sequence[str] = (),
     ) -> tuple[Token, str]:
         """Make a token for this home, or for the cluster. Raises what `Tokens.create` raises."""
         if self._shared_tokens is None:
-            return await asyncio.to_thread(self.tokens.create, name, scope, owner=owner, limits=limits)
-        created = await self._shared_tokens.create(name, scope, owner=owner, limits=limits)
+            return await asyncio.to_thread(self.tokens.create, name, scope, owner=owner, limits=limits, roots=roots)
+        created = await self._shared_tokens.create(name, scope, owner=owner, limits=limits, roots=roots)
         await self._tell()
         return created
 
@@ -149,6 +157,4 @@ class Credentials:
             await self._store.notifications.notify("amplifier_cluster")
 
     async def close(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
+        await cancelled(self._looking)

@@ -34,7 +34,7 @@ class SessionAccess:
         log_also_about(session_id=checked_session_id(session_id))
         record = await self._read(session_id)
         self.remember(record.root_id, record.owner)
-        if not caller.sees(record.owner):
+        if not caller.sees(record.owner) or not caller.reaches(record.working_dir):
             raise SessionNotFoundError(f"there is no session {session_id!r}", hint="GET /api/v1/sessions lists yours")
         return record
 

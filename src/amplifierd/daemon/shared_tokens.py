@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import socket
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +52,13 @@ class SharedTokens:
             self._told, self._told_at = own, time.monotonic()
 
     async def create(
-        self, name: str, scope: Scope, *, owner: str | None = None, limits: Limits | None = None
+        self,
+        name: str,
+        scope: Scope,
+        *,
+        owner: str | None = None,
+        limits: Limits | None = None,
+        roots: Sequence[str] = (),
     ) -> tuple[Token, str]:
         """Make a token that every member knows, and return it with its secret.
 
@@ -59,7 +66,7 @@ class SharedTokens:
             SettingsError: the name or the owner cannot be one.
             TokenExistsError: the name is taken.
         """
-        token, secret = new_token(name, scope, owner=owner, limits=limits)
+        token, secret = new_token(name, scope, owner=owner, limits=limits, roots=roots)
         is_own = name in {known.name for known in self._own.own()}
         if is_own or await self._shared.put_if_absent(NAMED, name, _stored(token)) is not None:
             raise TokenExistsError(f"There is already a token {name!r}", hint="revoke it, or choose another name")

@@ -50,15 +50,17 @@ class Token:
     hash: str
     created_at: str | None = None
     limits: Limits | None = None
+    roots: tuple[str, ...] = ()
 
     @cached_property
     def caller(self) -> Caller:
-        return Caller(self.name, self.owner, self.scope, limits=self.limits, token_hash=self.hash)
+        return Caller(self.name, self.owner, self.scope, limits=self.limits, roots=self.roots, token_hash=self.hash)
 
     def to_json(self) -> dict[str, Any]:
         """Return what may be shown: everything but the hash."""
         shown = {"name": self.name, "scope": self.scope, "owner": self.owner, "created_at": self.created_at}
-        return {**shown, "limits": self.limits.to_json() if self.limits else None}
+        limits = self.limits.to_json() if self.limits else None
+        return {**shown, "limits": limits, "roots": list(self.roots)}
 
 
 class Tokens:
@@ -120,7 +122,13 @@ class Tokens:
         return self._known
 
     def create(
-        self, name: str, scope: Scope, *, owner: str | None = None, limits: Limits | None = None
+        self,
+        name: str,
+        scope: Scope,
+        *,
+        owner: str | None = None,
+        limits: Limits | None = None,
+        roots: Sequence[str] = (),
     ) -> tuple[Token, str]:
         """Make a token, and return it with its secret, which is nowhere to be found afterwards.
 
@@ -128,7 +136,7 @@ class Tokens:
             SettingsError: the name or the owner cannot be one.
             TokenExistsError: the name is taken.
         """
-        token, secret = new_token(name, scope, owner=owner, limits=limits)
+        token, secret = new_token(name, scope, owner=owner, limits=limits, roots=roots)
 
         def add(named: tuple[Token, ...]) -> tuple[Token, ...]:
             if name in {known.name for known in self.list()} | {FIRST}:
@@ -171,18 +179,26 @@ class Tokens:
             FORMAT.write(file, {"tokens": [{**token.to_json(), "hash": token.hash} for token in tokens]})
 
 
-def new_token(name: str, scope: Scope, *, owner: str | None = None, limits: Limits | None = None) -> tuple[Token, str]:
+def new_token(
+    name: str, scope: Scope, *, owner: str | None = None, limits: Limits | None = None, roots: Sequence[str] = ()
+) -> tuple[Token, str]:
     """Return a token that is kept nowhere yet, and its secret.
 
     Raises:
-        SettingsError: the name or the owner cannot be one.
+        SettingsError: the name or the owner cannot be one, a root is not absolute, or an admin is to have roots.
     """
     for text in (name, owner or name):
         if not _NAME.fullmatch(text):
             hint = "a name begins with a letter or digit and has at most 64 of letters, digits and . _ -"
             raise SettingsError(f"{text!r} cannot name a token", hint=hint)
+    if roots and scope == "admin":
+        raise SettingsError("an admin cannot be bound to directories", hint="take the scope run or read")
+    for root in roots:
+        if not Path(root).expanduser().is_absolute() or "\0" in root:
+            raise SettingsError(f"the root {root!r} is not an absolute path", hint="write the whole path")
+    bound = tuple(os.path.normpath(Path(root).expanduser()) for root in roots)
     secret = _new_secret()
-    return Token(name, scope, owner or name, secret_hash(secret), this_moment(), limits), secret
+    return Token(name, scope, owner or name, secret_hash(secret), this_moment(), limits, bound), secret
 
 
 def read_token(stored: Mapping[str, Any]) -> Token:
@@ -197,6 +213,7 @@ def read_token(stored: Mapping[str, Any]) -> Token:
         hash=str(stored["hash"]),
         created_at=stored.get("created_at"),
         limits=Limits.read(stored["limits"]) if stored.get("limits") else None,
+        roots=tuple(map(str, stored.get("roots") or ())),
     )
 
 

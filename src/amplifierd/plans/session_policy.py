@@ -6,13 +6,14 @@ The runtime registers it as the capability `session.policy`.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from amplifier_core.mount_plan import MountPlan
-from amplifier_system.policy import PolicyRules, SessionPolicy, home_secrets, merge_policies, policy_sections
+from amplifier_system.policy import PolicyRules, SessionPolicy, merge_policies, policy_sections
 from amplifierd.builds.build import Build
 from amplifierd.builds.origins import POLICY, origin_at
 from amplifierd.documents.inheritance import DEFAULTS
@@ -28,12 +29,18 @@ _Sections = Mapping[str, Mapping[str, Sequence[str]]]
 
 
 def session_policy_for(
-    plan: Mapping[str, Any], *, paths: Paths, working_dir: Path, build: Build | None = None
+    plan: Mapping[str, Any],
+    *,
+    paths: Paths,
+    working_dir: Path,
+    build: Build | None = None,
+    workspace: Path | None = None,
 ) -> SessionPolicy:
     """Return the policy of a session that runs a plan of either form, as it was planned: overrides included.
 
-    No session reads the home's secrets, and none writes to what later sessions run and trust: configuration, compiled
-    profiles, sources, state. A plan takes a place back as it does any other, by allowing it by its very name.
+    No session reads anything of the home but what is generated in it, `share` and `cache`, and its own `workspace`;
+    none writes to what later sessions run and trust: configuration, compiled profiles, sources, state. A plan takes a
+    place back as it does any other, by allowing it by its very name.
 
     `build` is what the plan was made from; refusals name the profile and the line that it has the rule from.
 
@@ -42,17 +49,28 @@ def session_policy_for(
     """
     written = MountPlan(plan).session.get("policy")
     try:
-        rules = PolicyRules.parse(merge_policies(_home_rules(paths), written, may_widen=True))
+        rules = PolicyRules.parse(merge_policies(_home_rules(paths, working_dir), written, may_widen=True))
     except ValueError as error:
         issue = Issue("policy-invalid", str(error), "session.policy")
         raise MountPlanError(f"The mount plan cannot be used: session.{error}", [issue]) from error
-    return SessionPolicy.of(rules, working_dir=working_dir, origin_of=_Origins(rules, policy_sections(written), build))
+    origins = _Origins(rules, policy_sections(written), build)
+    policy = SessionPolicy.of(rules, working_dir=working_dir, origin_of=origins)
+    taken_back = [place for place in _closed(paths) if str(place) not in policy.read.denied]
+    return policy.opening(paths.share, paths.cache, *taken_back, *([workspace] if workspace else []))
 
 
-def _home_rules(paths: Paths) -> dict[str, Any]:
-    secrets = list(home_secrets(paths.config))
-    own = [str(place) for place in (paths.config, paths.share, paths.cache, paths.state)]
-    return {"read": {"deny": secrets}, "write": {"deny": [*secrets, *own]}}
+def _home_rules(paths: Paths, working_dir: Path) -> dict[str, Any]:
+    """Return the rules that close a home: whole, so that whatever comes to lie in it is closed as well."""
+    closed = [str(place) for place in (*_closed(paths), *paths.secrets)]
+    is_inside = Path(os.path.realpath(working_dir)).is_relative_to(os.path.realpath(paths.home))
+    return {
+        "read": {"deny": [*closed, *([] if is_inside else [str(paths.home)])]},
+        "write": {"deny": [*closed, str(paths.share), str(paths.cache)]},
+    }
+
+
+def _closed(paths: Paths) -> tuple[Path, ...]:
+    return paths.config, paths.state, paths.logs
 
 
 class _Origins:

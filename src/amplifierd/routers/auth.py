@@ -52,6 +52,7 @@ class TokenInfo(Answer):
     owner: str
     created_at: str | None = None
     limits: dict[str, Any] | None = None
+    roots: list[str] = Field(default_factory=list)
 
 
 class TokenPage(Page):
@@ -63,6 +64,9 @@ class NewToken(Body):
     scope: Scope = "run"
     owner: Name | None = Field(default=None, description="whose sessions it sees; by default its name")
     limits: Limits | None = Field(default=None, description="the limits of each session that it creates")
+    roots: list[Annotated[str, Field(min_length=1, max_length=4096)]] = Field(
+        default_factory=list, max_length=100, description="directories that its sessions work in or below; none: any"
+    )
 
 
 class CreatedToken(TokenInfo):
@@ -99,7 +103,9 @@ async def list_tokens(daemon: TheDaemon, limit: PageLimit = 100, offset: PageOff
 async def create_token(daemon: TheDaemon, request: Request, body: NewToken) -> CreatedToken:
     """Create a named token; this answer alone has its secret, so it is not kept for an `Idempotency-Key`."""
     note(request, name=body.name, scope=body.scope)
-    token, secret = await daemon.credentials.create_token(body.name, body.scope, owner=body.owner, limits=body.limits)
+    token, secret = await daemon.credentials.create_token(
+        body.name, body.scope, owner=body.owner, limits=body.limits, roots=body.roots
+    )
     return CreatedToken(**token.to_json(), token=secret)
 
 

@@ -11,10 +11,11 @@ from fastapi import Depends, Query, Request, Response
 from pydantic import Field
 
 from amplifierd.exceptions import RequestRefusedError
-from amplifierd.http.dependencies import TheDaemon, note, requires
+from amplifierd.http.dependencies import Runner, TheDaemon, note, requires
 from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import Answer, Body, Page, PageLimit, PageOffset, paged, problems
 from amplifierd.http.routers import api_router
+from amplifierd.paths import Paths
 
 router = api_router(tags=["directories"], route_class=IdempotentRoute)
 
@@ -42,16 +43,20 @@ class Directory(Body):
     directory: str = Field(min_length=1, max_length=4096)
 
 
-@router.get("/directories/list", dependencies=[Depends(requires("run"))], responses=problems(404))
+@router.get("/directories/list", responses=problems(404))
 async def list_directory(
     daemon: TheDaemon,
+    caller: Runner,
     path: Annotated[str, Query(max_length=4096, description="counted from the setting `working_dir`")] = "",
     limit: PageLimit = 100,
     offset: PageOffset = 0,
 ) -> DirectoryPage:
-    """List what is in a directory, directories first, for completion; what is hidden is left out."""
-    root = daemon.home.settings.working_dir
-    entries = await asyncio.to_thread(_entries, root, path)
+    """List what is in a directory, directories first, for completion; what is hidden is left out.
+
+    A caller that is bound to directories sees the first of them.
+    """
+    root = Path(caller.roots[0]) if caller.roots else daemon.home.settings.working_dir
+    entries = await asyncio.to_thread(_entries, root, path, daemon.home.paths)
     part, facts = paged(entries, limit, offset)
     return DirectoryPage(path=path, root=str(root), entries=list(part), **facts)
 
@@ -90,13 +95,14 @@ def _plain(text: str) -> Path:
     return Path(text)
 
 
-def _entries(root: Path, text: str) -> list[Entry]:
+def _entries(root: Path, text: str, paths: Paths) -> list[Entry]:
     if "\0" in text:
         raise RequestRefusedError("this is not a path", code="invalid-request")
     real = Path(os.path.realpath(root))
     place = Path(os.path.realpath(real / text.lstrip("/")))
     is_hidden = any(part.startswith(".") for part in Path(text).parts)
-    if not place.is_relative_to(real) or is_hidden:
+    closed = [Path(os.path.realpath(each)) for each in (paths.home, paths.config, paths.state)]
+    if not place.is_relative_to(real) or is_hidden or any(place.is_relative_to(each) for each in closed):
         raise RequestRefusedError("this is not below the working directory", code="forbidden")
     if place == real and not real.exists():
         return []  # it is made with the first session in it
@@ -104,7 +110,11 @@ def _entries(root: Path, text: str) -> list[Entry]:
         found = [each for each in os.scandir(place) if not each.name.startswith(".")][:_MOST_LOOKED_AT]
     except OSError as error:
         raise RequestRefusedError(f"there is no such directory: {text}", code="not-found") from error
-    inside = [each for each in found if Path(os.path.realpath(each.path)).is_relative_to(real)]
+    inside = [
+        each
+        for each in found
+        if (led_to := Path(os.path.realpath(each.path))).is_relative_to(real) and led_to not in closed
+    ]
     entries = [_entry(each, place.relative_to(real)) for each in inside if _is_text(each.name)]
     return sorted(entries, key=lambda entry: (entry.type, entry.name.lower()))
 

@@ -13,6 +13,7 @@ from fastapi.responses import FileResponse
 from pydantic import Base64Bytes, Field
 from starlette.background import BackgroundTask
 
+from amplifierd.daemon.bundle_catalogue import check_address
 from amplifierd.daemon.profile_edits import checked_profile_id
 from amplifierd.http.dependencies import Admin, Reader, Runner, TheDaemon
 from amplifierd.http.idempotent_route import IdempotentRoute
@@ -101,6 +102,7 @@ async def replay(daemon: TheDaemon, caller: Runner, session_id: SessionId, body:
     await daemon.access.get(caller, session_id)
     if body.profile_name is not None:
         checked_profile_id(body.profile_name)
+    check_address(daemon.home.bundles, body.bundle_uri, caller, daemon.home.settings.security)
     return await daemon.live.replay(session_id, profile=body.profile_name, bundle=body.bundle_uri, plan=body.mount_plan)
 
 

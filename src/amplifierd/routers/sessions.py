@@ -10,9 +10,11 @@ from fastapi import Query, Response
 from pydantic import AfterValidator, Field
 
 from amplifier_sessions.session_query import SORT_FIELDS, matches
+from amplifierd.daemon.bundle_catalogue import check_address
+from amplifierd.daemon.callers import Caller
 from amplifierd.daemon.daemon import Daemon
 from amplifierd.daemon.profile_edits import checked_profile_id
-from amplifierd.exceptions import RefResolutionError, RequestRefusedError
+from amplifierd.exceptions import ForbiddenError, RefResolutionError, RequestRefusedError
 from amplifierd.http.dependencies import Admin, Reader, Runner, TheDaemon
 from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import Answer, Body, PageLimit, PageOffset, page_facts, problems
@@ -33,6 +35,7 @@ from amplifierd.session_store.record import (
     state_conflict,
     stored_time,
 )
+from amplifierd.sessions.working_place import unfit_working_dir
 
 router = api_router("/sessions", tags=["sessions"], route_class=IdempotentRoute)
 
@@ -156,6 +159,7 @@ async def create_session(
         raise RequestRefusedError(
             f"Bundle not found: {body.bundle_name}", code="bundle-not-found", hint="list the bundles"
         )
+    check_address(daemon.home.bundles, body.bundle_uri, caller, daemon.home.settings.security)
     if body.parent_session_id is not None:
         await daemon.access.get(caller, body.parent_session_id)
     session_id = checked_session_id(body.session_id) if body.session_id else new_session_id()
@@ -166,7 +170,7 @@ async def create_session(
             body.profile_name and checked_profile_id(body.profile_name),
             bundle=bundle,
             plan=body.mount_plan,
-            working_dir=body.working_dir,
+            working_dir=_fit_directory(daemon, caller, body.working_dir),
             working_dir_scope=body.working_dir_scope,
             session_id=session_id,
             name=body.name,
@@ -191,6 +195,22 @@ async def create_session(
         record = await daemon.home.sessions.runtime.store.read(record.session_id)
     response.headers["Location"] = f"/api/v1/sessions/{record.session_id}"
     return LoadedSession(**shown(daemon, record).model_dump(), unread_keys=_unread(loaded))
+
+
+def _fit_directory(daemon: Daemon, caller: Caller, given: str | None) -> str | None:
+    """Return where a session of this caller works, None for the directory that is set.
+
+    A caller with roots that names no directory works in the first of them.
+    """
+    given = caller.roots[0] if given is None and caller.roots else given
+    directory = str(daemon.home.settings.working_dir) if given is None else given
+    if not caller.reaches(directory):
+        hint = f"choose a directory in or below {', '.join(caller.roots)}"
+        raise ForbiddenError(f"{caller.name!r} may not work in {directory}", hint=hint)
+    if reason := unfit_working_dir(directory, daemon.home.paths):
+        hint = "choose the directory of a project"
+        raise ForbiddenError(f"no session works in {directory}: {reason}", hint=hint)
+    return given
 
 
 async def _load_or_leave_nothing(daemon: Daemon, record: SessionRecord) -> LoadedState:
@@ -300,6 +320,8 @@ async def change_session(daemon: TheDaemon, caller: Runner, session_id: SessionI
         raise RequestRefusedError("only a failed session has an error", code="invalid-request")
     if "metadata" in given:
         given["annotations"] = given.pop("metadata") or {}
+    if "working_dir" in given:
+        given["working_dir"] = _fit_directory(daemon, caller, body.working_dir)
     if "limits" in given:
         given["limits"] = (body.limits or Limits()).within(caller.limits or Limits()).to_json()
     if given:
@@ -329,10 +351,17 @@ async def start_session(daemon: TheDaemon, caller: Runner, session_id: SessionId
 
 
 @router.post("/{session_id}/resume", responses=LOADING)
-async def resume_session(daemon: TheDaemon, caller: Runner, session_id: SessionId) -> ResumedSession:
+async def resume_session(
+    daemon: TheDaemon,
+    caller: Runner,
+    session_id: SessionId,
+    take_over: Annotated[bool, Query(description="take it from another program that holds it")] = False,
+) -> ResumedSession:
     """Load a session, and make it active again if it had ended."""
     if (await daemon.access.get(caller, session_id)).status == "created":
         raise state_conflict(session_id, "created", "be resumed")
+    if take_over and daemon.live.state(session_id) is None:
+        await daemon.home.sessions.free(session_id)
     loaded = await daemon.live.load(session_id)
     record = await daemon.home.sessions.runtime.store.read(session_id)
     known = shown(daemon, record).model_dump()

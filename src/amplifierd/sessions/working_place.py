@@ -3,14 +3,40 @@
 from __future__ import annotations
 
 import os
+import pwd
 import socket
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from amplifierd.exceptions import SessionStateError
+from amplifierd.paths import Paths
 from amplifierd.session_store.record import SessionRecord, WorkingDirScope
 from amplifierd.settings import ClusterSettings
+
+
+def unfit_working_dir(directory: Path | str, paths: Paths) -> str:
+    """Return why no session works in a directory without a person's yes, empty for one that is fit.
+
+    There, whatever is writable for a session includes what other programs, the user's shell or later sessions run.
+    """
+    place = Path(os.path.realpath(Path(directory).expanduser()))
+    if place == Path("/"):
+        return "it is the root of all files"
+    if any(home.is_relative_to(place) for home in _user_homes()):
+        return "it is a home directory, or has one in it"
+    own = [Path(os.path.realpath(each)) for each in (paths.config, paths.state, paths.share, paths.cache)]
+    if place == Path(os.path.realpath(paths.home)) or any(place.is_relative_to(each) for each in own):
+        return "it is the home of Amplifier"
+    return ""
+
+
+def _user_homes() -> set[Path]:
+    homes = {Path.home()}
+    with suppress(KeyError):  # not every user is in the list
+        homes.add(Path(pwd.getpwuid(os.geteuid()).pw_dir))
+    return {Path(os.path.realpath(home)) for home in homes} - {Path("/")}
 
 
 @dataclass(frozen=True)

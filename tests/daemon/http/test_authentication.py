@@ -6,6 +6,7 @@ import hashlib
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -221,3 +222,42 @@ def test_forwarded_addresses_are_read_from_right_to_left(peer: str, forwarded: s
 def test_a_proxy_that_is_no_address_is_named(serve: Callable[..., Served]) -> None:
     with pytest.raises(SettingsError, match="trusted_proxies"):
         serve(trusted_proxies=["proxy.example"])
+
+
+def test_a_token_works_only_in_its_roots(served: Served, tmp_path: Path) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    for directory in (root / "inner", outside):
+        directory.mkdir(parents=True)
+    (root / "link").symlink_to(outside)
+    made = served.client().post("/api/v1/tokens", json={"name": "bound", "scope": "run", "roots": [str(root)]}).json()
+    client = served.client(made["token"])
+    profile = {"profile_name": "foundation/offline"}
+
+    def create(directory: Path) -> Any:
+        return client.post("/api/v1/sessions", json={**profile, "working_dir": str(directory)})
+
+    refused = create(outside)
+    assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+    assert str(root) in refused.json()["hint"]
+    assert create(root / "link").status_code == create(root / "inner/../../outside").status_code == 403
+    session = create(root / "inner").json()["session_id"]
+    assert client.post("/api/v1/sessions", json=profile).json()["working_dir"] == str(root)
+    moved = client.patch(f"/api/v1/sessions/{session}", json={"working_dir": str(outside)})
+    assert moved.status_code == 403
+    assert client.get("/api/v1/directories/list").json()["root"] == str(root)
+    listed = {each["name"]: each["roots"] for each in served.client().get("/api/v1/tokens").json()["tokens"]}
+    assert (listed["bound"], listed["default"]) == ([str(root)], [])
+
+
+def test_no_session_works_in_the_root_in_a_home_directory_or_in_ours(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "users/ada"))
+    (tmp_path / "users/ada").mkdir(parents=True)
+    paths = served.home.paths
+    unfit = [Path("/"), tmp_path / "users/ada", tmp_path / "users", paths.home, paths.config, paths.state / "x"]
+
+    for directory in unfit:
+        body = {"profile_name": "foundation/offline", "working_dir": str(directory)}
+        answer = served.client().post("/api/v1/sessions", json=body)
+        assert (answer.status_code, answer.json()["code"]) == (403, "forbidden"), directory

@@ -1,14 +1,15 @@
 """The policy of a planned session: what the home keeps closed, and where a refusal says that its rule is written."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from amplifier_system.policy import PolicyError, SessionPolicy
+from amplifier_system.policy import PolicyError, SessionPolicy, default_policy
 from amplifierd import Home, open_home
 from amplifierd.exceptions import MountPlanError
+from amplifierd.paths import Paths
 from amplifierd.plans.session_policy import session_policy_for
 
 BASE = """---
@@ -111,14 +112,54 @@ async def test_a_refusal_stands_when_the_build_that_knew_its_origin_is_gone(home
     assert refusal(policy.check_read, "drafts/a").startswith("not readable: drafts/a (policy.read.deny")
 
 
-async def test_the_home_s_secrets_are_closed_wherever_the_home_is(home: Home, tmp_path: Path) -> None:
-    policy = session_policy_for({}, paths=home.paths, working_dir=tmp_path / "user")
-    config = home.paths.config
+def members(paths: Paths) -> Iterator[tuple[str, Path]]:
+    """Every file and directory of a home that has a name."""
+    for name in (*Paths.__slots__, *(name for name, found in vars(Paths).items() if isinstance(found, property))):
+        found = getattr(paths, name)
+        yield from ((name, each) for each in (found if isinstance(found, tuple) else (found,)))
 
-    for name in ("secrets.yaml", "token", "certs/server.key", "keys/a"):
-        assert refusal(policy.check_read, str(config / name)).endswith("(policy.read.deny, default)")
-        assert refusal(policy.check_write, str(config / name)).endswith("(policy.write.deny, default)")
-    assert policy.check_read(config / "profiles/child.md")
+
+@pytest.mark.parametrize("moved", ["", "CONFIG", "STATE", "LOG"])
+def test_of_a_home_a_session_reads_only_what_is_generated_and_its_own_workspace(tmp_path: Path, moved: str) -> None:
+    moves = {f"AMPLIFIERD_{moved}_DIR": str(tmp_path / "moved")} if moved else {}
+    paths = Paths.from_environment(tmp_path / "user/elsewhere", moves)
+    own, other = paths.sessions / "own", paths.sessions / "other"
+    policy = session_policy_for({}, paths=paths, working_dir=tmp_path / "work", workspace=own)
+
+    readable = {name for name, place in members(paths) if policy.may_read(place) or policy.may_read(place / "x")}
+
+    assert readable == {"share", "cache", "collections_file", "collections_lock", "profiles", "locks"}
+    assert policy.may_read(own / "artefact.txt")
+    assert not policy.may_read(other / "transcript.jsonl")
+    assert not policy.may_read(paths.home / "a_file_of_tomorrow")
+    for name in ("cluster_token", "daemon.yaml", "profiles/child.md", "a_file_of_tomorrow"):
+        assert refusal(policy.check_read, str(paths.config / name)).endswith("(policy.read.deny, default)")
+        assert refusal(policy.check_write, str(paths.config / name)).endswith("(policy.write.deny, default)")
+
+
+@pytest.mark.parametrize("variable", ["", "AMPLIFIERD_CONFIG_DIR", "AMPLIFIERD_STATE_DIR", "AMPLIFIER_HOME"])
+def test_without_a_runtime_the_homes_of_the_environment_are_closed(
+    tmp_path: Path, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AMPLIFIERD_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("AMPLIFIER_HOME", raising=False)
+    if variable:
+        monkeypatch.setenv(variable, str(tmp_path / "moved"))
+    paths, policy = Paths.from_environment(), default_policy(tmp_path / "work")
+
+    for _, place in members(paths):
+        is_closed = place.is_relative_to(paths.config) or place.is_relative_to(paths.state)
+        assert policy.may_read(place) != is_closed, place
+    assert not policy.may_read(tmp_path / "moved/x" if variable == "AMPLIFIER_HOME" else "~/.amplifier/settings.yaml")
+
+
+def test_a_rule_opens_a_directory_of_the_home_and_no_secret_in_it(tmp_path: Path) -> None:
+    paths = Paths.from_environment(tmp_path / "home", {})
+    plan = {"session": {"policy": {"read": {"allow": ["/", str(paths.config)]}}}}
+    policy = session_policy_for(plan, paths=paths, working_dir=tmp_path / "work")
+
+    assert policy.may_read(paths.own_profiles / "child.md")
+    assert not any(policy.may_read(secret) for secret in (*paths.secrets, paths.state))
 
 
 async def test_no_session_writes_what_later_sessions_run_and_trust(home: Home, tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_every_profile_descends_from_the_common_parent(shipped: Any, name: str, 
         (
             "base",
             "loop-streaming context-simple provider-anthropic provider-openai "
-            "tool-filesystem tool-search tool-todo tool-web hooks-redaction",
+            "tool-filesystem tool-search tool-todo tool-web hooks-redaction hooks-approval",
         ),
         (
             "offline",
@@ -75,7 +75,7 @@ def test_every_profile_descends_from_the_common_parent(shipped: Any, name: str, 
         (
             "research",
             "loop-streaming context-simple provider-anthropic provider-openai "
-            "tool-filesystem tool-search tool-todo tool-web tool-task hooks-redaction",
+            "tool-filesystem tool-search tool-todo tool-web tool-task hooks-redaction hooks-approval",
         ),
     ],
 )

@@ -17,6 +17,7 @@ from sandboxes import place_outside_tmp
 
 from amplifier_kit.sandbox.availability import find_sandbox
 from amplifier_kit.sandbox.confinement import Confinement
+from amplifier_kit.sandbox.enclosure import Sandbox
 from amplifier_kit.sandbox.program import Program
 
 
@@ -50,11 +51,13 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def run(place: Path) -> Run:
     """Runs a script in the sandbox; without further words it can change nothing."""
 
-    async def run(script: str, **confined: Any) -> Outcome:
+    async def run(script: str, *, sandbox: Sandbox | None = None, **confined: Any) -> Outcome:
         confinement = Confinement(**{"working_dir": place / "work", **confined})
         environment = {"PATH": os.environ["PATH"], "HOME": str(place / "home")}
         arguments = ["/bin/bash", "-c", script]
-        program = await Program.start(arguments, confinement, sandbox=find_sandbox(), environment=environment)
+        program = await Program.start(
+            arguments, confinement, sandbox=sandbox or find_sandbox(), environment=environment
+        )
         assert program.stdout is not None
         assert program.stderr is not None
         out, err = await asyncio.gather(asyncio.to_thread(program.stdout.read), asyncio.to_thread(program.stderr.read))

@@ -5,6 +5,7 @@ import os
 import shlex
 import socket
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,17 @@ sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
 
 from sandboxes import PYTHON, fingerprint, needs_sandbox
 
+from amplifier_core.testing import wait_for
+from amplifier_kit.sandbox.availability import find_sandbox
+from amplifier_kit.sandbox.bubblewrap import Bubblewrap
+
 pytestmark = needs_sandbox
+
+
+def replaced_overlays(has_overlays: bool) -> Any:
+    """The sandbox of this machine, with overlays or as one of an older release."""
+    found = find_sandbox()
+    return replace(found, has_overlays=has_overlays) if isinstance(found, Bubblewrap) else found
 
 
 async def test_nothing_can_be_changed_where_nothing_is_writable(run: Any, place: Path) -> None:
@@ -209,3 +220,79 @@ async def test_many_at_once(run: Any) -> None:
     outcomes = await asyncio.gather(*(run(f"exit {code}") for code in range(8)))
 
     assert [outcome.code for outcome in outcomes] == list(range(8))
+
+
+@pytest.mark.parametrize("has_overlays", [True, False])
+async def test_a_secret_stays_hidden_when_it_is_replaced_or_made_while_a_program_runs(
+    run: Any, place: Path, has_overlays: bool
+) -> None:
+    home = place / "home"
+    for name in (".ssh", ".config/gcloud", "tools", "project"):
+        (home / name).mkdir(parents=True)
+    for name in (".netrc", ".ssh/id", ".config/gcloud/key", "replaced"):
+        (home / name).write_text("SECRET")
+    (home / ".config/other").write_text("other ")
+    (home / "tools/tool").write_text("tool ")
+    (home / "link").symlink_to("tools/tool")
+    hidden = tuple(home / name for name in (".netrc", ".ssh", ".config/gcloud", ".later", ".missing/inner"))
+    script = (
+        "touch ready; until [ -e go ]; do sleep 0.02; done; "
+        "cat ~/link ~/.config/other; cat ~/.netrc ~/.ssh/id ~/.config/gcloud/key ~/.later ~/.missing/inner; ls -A ~"
+    )
+
+    async def change() -> None:
+        await wait_for(lambda: (home / "project/ready").exists())
+        for name in (".netrc", ".later"):
+            (home / "replaced").write_text("SECRET")
+            (home / "replaced").replace(home / name)
+        (home / ".ssh").rename(home / "moved")
+        (home / ".ssh").mkdir()
+        (home / ".ssh/id").write_text("SECRET")
+        (home / ".missing").mkdir()
+        (home / ".missing/inner").write_text("SECRET")
+        (home / "project/go").touch()
+
+    outcome, _ = await asyncio.gather(
+        run(
+            script,
+            sandbox=replaced_overlays(has_overlays),
+            working_dir=home / "project",
+            writable=(home / "project",),
+            hidden=hidden,
+        ),
+        change(),
+    )
+
+    assert outcome.out.startswith("tool other ")
+    assert "SECRET" not in outcome.out
+    assert not {".netrc", ".ssh", ".later", ".missing"} & set(outcome.out.split())
+    assert (home / "project/ready").exists()
+
+
+async def test_a_home_directory_that_is_writable_hides_its_secrets_for_good(run: Any, place: Path) -> None:
+    home = place / "home"
+    (home / "project").mkdir()
+    (home / ".netrc").write_text("SECRET")
+
+    outcome = await run(
+        "touch project/made ready; cat .netrc", working_dir=home, writable=(home,), hidden=(home / ".netrc",)
+    )
+
+    assert "SECRET" not in outcome.out
+    assert (home / "project/made").exists()
+
+
+async def test_what_is_shown_below_a_hidden_place_is_there_and_nothing_beside_it(run: Any, place: Path) -> None:
+    state = place / "home/.amplifierd/state/sessions"
+    for name in ("own", "other"):
+        (state / name).mkdir(parents=True)
+        (state / name / "log").write_text(name)
+
+    outcome = await run(
+        f"cat {state}/*/log; ls {state}; touch {state}/own/x {state}/x",
+        hidden=(place / "home/.amplifierd/state",),
+        shown=(state / "own",),
+    )
+
+    assert outcome.out == "ownown\n"
+    assert [path.name for path in sorted(state.rglob("*"))] == ["other", "log", "own", "log"]

@@ -38,29 +38,57 @@ def test_by_default_the_working_directory_is_writable_and_secrets_are_hidden(
     assert "SOME_TOKEN" not in given.environment
 
 
-def test_a_policy_says_what_is_writable_hidden_and_reachable(tmp_path: Path) -> None:
+def test_a_policy_says_what_is_writable_hidden_and_reachable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MINE", "OTHER", "SHELL"):
+        monkeypatch.setenv(name, "1")
     given = permissions(
         tmp_path,
         read={"deny": ["private", "./vault"]},
         write={"allow": [".", "/srv/out"], "deny": ["./kept"]},
         network={"allow": []},
-        environment={"pass": ["HOME"]},
+        environment={"pass": ["MINE"], "deny": ["SHELL"]},
     )
 
     assert set(given.writable) == {tmp_path, Path("/srv/out")}
     assert tmp_path / "kept" in given.read_only
     assert {tmp_path / "private", tmp_path / "vault"} <= set(given.hidden)
     assert not given.has_network
-    assert set(given.environment) == {"HOME"}
+    assert given.environment.keys() >= {"HOME", "MINE"}
+    assert given.environment.keys().isdisjoint({"SHELL", "OTHER"})
+    assert {"SHELL", "OTHER"} <= set(given.withheld)
 
 
-def test_the_policy_of_the_plan_counts_where_no_one_offers_one(tmp_path: Path) -> None:
-    policy = {"network": {"allow": []}, "environment": {"pass": ["HOME"]}}
+def test_the_policy_of_the_plan_counts_where_no_one_offers_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINE", "1")
+    policy = {"network": {"allow": []}, "environment": {"pass": ["MINE"]}}
     coordinator = SimpleNamespace(config={"session": {"policy": policy}}, get_capability=lambda name: None)
 
     given = Permissions.of(coordinator, tmp_path)
 
-    assert (given.has_network, set(given.environment)) == (False, {"HOME"})
+    assert (given.has_network, "MINE" in given.environment) == (False, True)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "ghp_" + "a1B2" * 9,
+        "postgres://me:hunter22@db.example/x",
+        "http://user:pw@proxy.example:3128",
+        "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA7\n-----END RSA PRIVATE KEY-----",
+    ],
+)
+def test_a_secret_is_passed_under_no_name_but_one_that_the_policy_has_exactly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    for name in ("HTTPS_PROXY", "HARMLESS", "XDG_THING"):
+        monkeypatch.setenv(name, value)
+
+    anyone = permissions(tmp_path, environment={"pass": ["*", "HARM*"]})
+    named = permissions(tmp_path, environment={"pass": ["HARMLESS"]})
+
+    assert value not in anyone.environment.values()
+    assert {"HTTPS_PROXY", "HARMLESS", "XDG_THING"} <= set(anyone.withheld)
+    assert [name for name, given in named.environment.items() if given == value] == ["HARMLESS"]
 
 
 def test_a_place_that_was_taken_back_is_not_hidden(tmp_path: Path) -> None:
@@ -84,7 +112,9 @@ def test_the_repository_around_a_directory_is_writable(tmp_path: Path) -> None:
 
     given = Permissions.of(None, tmp_path / "src/inner")
 
-    assert set(given.writable) == {tmp_path / "src/inner", tmp_path / ".git"}
+    assert set(given.writable) == {tmp_path / "src/inner", tmp_path / ".git", tmp_path / ".git/info"}
+    assert given.kept_folders == (tmp_path / ".git/hooks",)
+    assert given.kept_files == (tmp_path / ".git/info/attributes",)
     assert tmp_path / ".git" not in given.read_only
 
 

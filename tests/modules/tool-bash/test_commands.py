@@ -15,6 +15,7 @@ from amplifier_module_tool_bash.settings import Settings
 
 from amplifier_core.testing import MockCoordinator, wait_for
 from amplifier_kit.consent import Consent
+from amplifier_kit.policy import SessionPolicy
 
 
 async def test_a_failing_command_returns_its_code_and_what_it_printed(shell: Any) -> None:
@@ -91,7 +92,7 @@ async def test_the_environment_is_inherited_and_quiet_unless_set(
     for name in ("PAGER", "GIT_PAGER", "GIT_TERMINAL_PROMPT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("KEPT", "1")
+    monkeypatch.setenv("LC_KEPT", "1")
     monkeypatch.setenv("MY_API_KEY", "secret")
     shell = await mount_shell(env={"ADDED": "2", "PAGER": "less"}, env_deny=["*_KEY", "AMPLIFIER_*"])
 
@@ -103,13 +104,44 @@ async def test_the_environment_is_inherited_and_quiet_unless_set(
         "GIT_PAGER": "cat",
         "GIT_TERMINAL_PROMPT": "0",
         "TERM": "xterm",
-        "KEPT": "1",
+        "LC_KEPT": "1",
         "ADDED": "2",
     }
     assert variables.items() >= expected.items()
     assert "MY_API_KEY" not in variables
     outer = {name for name in os.environ if name.startswith("AMPLIFIER_CHILD_")}
     assert outer < {name for name in variables if name.startswith("AMPLIFIER_CHILD_")}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["TOKEN", "GITHUBTOKEN", "GITHUB_PAT", "POSTGRES_URL", "SLACK_WEBHOOK_URL", "MY_PASSPHRASE", "INTERNAL_THING"],
+)
+async def test_a_variable_that_nobody_passed_on_is_missing_and_a_failed_command_says_so(
+    mount_shell: Any, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "canary-of-the-test")
+    shell = await mount_shell()
+
+    missing = await shell.run(f"env | grep canary; echo ${{{name}:-none}}; false")
+    fine = await shell.run(f"echo ${{{name}:-none}}")
+
+    assert missing.output["stdout"] == fine.output["stdout"] == "none\n"
+    note = "variables the command was not given (policy.environment): "
+    assert missing.output["note"].startswith(f"{note}{name}")
+    assert "canary" not in str(missing.output)
+    assert "note" not in fine.output
+
+
+async def test_a_variable_that_the_policy_names_is_passed_on(
+    mount_shell: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DEPLOY_TOKEN", "meant")
+    shell = await mount_shell()
+    rules = {"environment": {"pass": ["DEPLOY_TOKEN"]}}
+    shell.coordinator.register_capability("session.policy", SessionPolicy.of(rules, working_dir=tmp_path))
+
+    assert (await shell.output("echo $DEPLOY_TOKEN"))["stdout"] == "meant\n"
 
 
 async def test_a_command_runs_where_the_session_works(tmp_path: Path) -> None:

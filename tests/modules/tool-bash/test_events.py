@@ -66,10 +66,10 @@ async def test_a_denied_or_refused_command_is_not_told(shell: Any) -> None:
     assert shell.recorder.events == []
 
 
-async def test_both_names_are_collected_on_the_channel(shell: Any) -> None:
+async def test_all_names_are_collected_on_the_channel(shell: Any) -> None:
     announced = await shell.coordinator.collect_contributions("observability.events")
 
-    assert announced == [[STARTED, FINISHED]]
+    assert announced == [[STARTED, FINISHED, "tool-bash:undone"]]
 
 
 async def test_payloads_are_json_and_a_long_command_is_cut(shell: Any) -> None:

@@ -1,6 +1,7 @@
 """Commands in a sandbox: what one that nobody was asked about can do, what an approved one can, and what is told."""
 
 import asyncio
+import os
 import shlex
 import socket
 import subprocess
@@ -92,13 +93,53 @@ async def test_an_approved_commit_from_a_folder_of_the_repository_works(mount_sh
 
 
 @needs_sandbox
+@pytest.mark.parametrize("kind", ["repository", "worktree", "submodule"])
+async def test_approved_git_does_its_work_and_changes_no_hook(mount_shell: Any, place: Path, kind: str) -> None:
+    identity = {"GIT_AUTHOR_NAME": "x", "GIT_AUTHOR_EMAIL": "x@localhost", "GIT_CONFIG_NOSYSTEM": "1"}
+    identity |= {"GIT_COMMITTER_NAME": "x", "GIT_COMMITTER_EMAIL": "x@localhost"}
+
+    def git(directory: Path, *arguments: str) -> None:
+        command = ["git", "-c", "protocol.file.allow=always", *arguments]
+        subprocess.run(command, cwd=directory, check=True, capture_output=True, env=os.environ | identity)
+
+    work, repository = place / "work", place / "work/.git"
+    git(work, "commit", "--allow-empty", "-m", "first")
+    git(work, "init", "--quiet", "--bare", "remote.git")
+    if kind == "worktree":
+        git(work, "worktree", "add", str(place / "tree"))
+        work = place / "tree"
+    if kind == "submodule":
+        git(place, "clone", "--quiet", str(work), "origin")
+        git(work, "submodule", "add", "--quiet", str(place / "origin"), "inner")
+        work, repository = work / "inner", work / ".git/modules/inner"
+    shell = await mount_shell(sandbox="required", working_dir=str(work), env=identity, safety_profile="unrestricted")
+    answer(shell, Consent.APPROVED)
+
+    result = await shell.run(
+        "set -e; git checkout -q -b topic; git init -q --bare own.git; echo x > file; git add file; git commit -qm a;"
+        " git remote add here ./own.git; git push -qu here topic; echo y > file; git stash -q; git stash pop -q;"
+        " git config branch.topic.description words; git gc -q; git worktree add -q ./other; git status"
+    )
+
+    assert result.success, result.output
+    hostile = await shell.run(
+        f"cd {repository}; echo 'touch ran' > hooks/pre-commit; mkdir hooks; rm -rf hooks; mv hooks moved;"
+        f" echo '* filter=x' > info/attributes; mv info moved; rm -f info/attributes; cd; mv {repository} {work}/gone"
+    )
+    assert hostile.output["stderr"].count("Read-only file system") >= 2
+    assert list((repository / "hooks").glob("pre-commit")) == []
+    assert (repository / "info/attributes").read_text() == ""
+    assert (repository / "info").is_dir()  # it can be emptied, not moved away
+
+
+@needs_sandbox
 async def test_the_policy_of_the_session_counts(shell: Any, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PASSED", "1")
     rules = {
         "write": {"allow": ["./out"]},
         "read": {"deny": ["./vault"]},
         "network": {"allow": []},
-        "environment": {"pass": ["PATH", "PASSED"]},
+        "environment": {"pass": ["PASSED"], "deny": ["HOME"]},
     }
     for name in ("out", "vault"):
         (place / "work" / name).mkdir()
@@ -124,11 +165,11 @@ async def test_secret_variables_stay_outside_with_and_without_a_sandbox(
     mount_shell: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SERVICE_API_KEY", "secret")
-    monkeypatch.setenv("PLAIN", "plain")
+    monkeypatch.setenv("LC_PLAIN", "plain")
 
     for mode in ("auto", "off"):
         shell = await mount_shell(sandbox=mode, env={"GIVEN_TOKEN": "given"})
-        output = await shell.output("echo ${SERVICE_API_KEY:-none} $PLAIN $GIVEN_TOKEN")
+        output = await shell.output("echo ${SERVICE_API_KEY:-none} $LC_PLAIN $GIVEN_TOKEN")
         assert output["stdout"] == "none plain given\n"
 
 
@@ -151,6 +192,8 @@ async def test_git_settings_of_the_environment_are_kept(mount_shell: Any, monkey
     monkeypatch.setenv("GIT_CONFIG_KEY_0", "user.name")
     monkeypatch.setenv("GIT_CONFIG_VALUE_0", "somebody")
     shell = await mount_shell()
+    rules = {"environment": {"pass": ["GIT_CONFIG_*"]}}
+    shell.coordinator.register_capability("session.policy", SessionPolicy.of(rules, working_dir="/"))
     answer(shell, Consent.UNASKED)
 
     output = await shell.output("git config user.name; git config core.fsmonitor")

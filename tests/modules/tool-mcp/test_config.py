@@ -123,7 +123,7 @@ WARNED: dict[str, dict[str, Any]] = {
     "did you mean 'command'": {**entry(), "comand": "x"},
     "'call_timeout'": {**entry(), "call_timeout": "soon"},
     "plain http": {"url": "http://example.org/", "headers": {"A": SECRET}},
-    "whole environment": {**entry(), "env_inherit": ["*"]},
+    "all that policy.environment passes on": {**entry(), "env_inherit": ["*"]},
     "env.KEY": {**entry(), "env": {"KEY": "${NEVER_SET}"}},
 }
 

@@ -19,31 +19,34 @@ async def test_no_key_of_the_host_reaches_a_server_only_what_its_entry_names(
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
     monkeypatch.setenv("AWS_SESSION", "x")
-    monkeypatch.setenv("APP_ONE", "1")
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
     monkeypatch.setenv("TZ", "() { :; }")
-    server = entry("--tools", "environment", env={"OWN": "2"}, env_inherit=["APP_*"], protocol=protocol)
+    monkeypatch.setenv("JAVA_HOME", "/opt/java")
+    server = entry("--tools", "environment", env={"OWN": "2"}, env_inherit=["JAVA_*"], protocol=protocol)
 
     mounted = await start_servers({"s": server})
 
     environment = json.loads((await mounted.call("environment")).output)
-    assert (environment["OWN"], environment["APP_ONE"], environment["LC_ALL"]) == ("2", "1", "C.UTF-8")
-    allowed = {"HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "TMPDIR", "OWN", "APP_ONE"}
+    assert (environment["OWN"], environment["JAVA_HOME"], environment["LC_ALL"]) == ("2", "/opt/java", "C.UTF-8")
+    allowed = {"HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "TMPDIR", "OWN", "JAVA_HOME"}
     others = {name for name in environment if not name.startswith(("LC_", "AMPLIFIER_CHILD_"))} - allowed
     assert others == set()
     assert KEY not in str(environment)
 
 
 async def test_a_variable_that_the_policy_keeps_back_is_not_inherited_by_naming_it(
-    start_servers: Any, monkeypatch: pytest.MonkeyPatch
+    start_servers: Any, monkeypatch: pytest.MonkeyPatch, complaints: Any
 ) -> None:
-    monkeypatch.setenv("APP_TOKEN", KEY)
     monkeypatch.setenv("APP_ONE", "1")
+    monkeypatch.setenv("JAVA_HOME", "/opt/java")
+    server = entry("--tools", "environment", env={"OWN_TOKEN": "2"}, env_inherit=["*", "APP_*"])
 
-    mounted = await start_servers({"s": entry("--tools", "environment", env={"OWN_TOKEN": "2"}, env_inherit=["*"])})
+    mounted = await start_servers({"s": server})
 
     environment = json.loads((await mounted.call("environment")).output)
-    assert (environment["APP_ONE"], "APP_TOKEN" in environment, "OWN_TOKEN" in environment) == ("1", False, True)
+    assert (environment["JAVA_HOME"], "APP_ONE" in environment, environment["OWN_TOKEN"]) == ("/opt/java", False, "2")
+    told = "server s is not given APP_ONE: add it to policy.environment.pass"
+    assert told in complaints(logging.WARNING)
 
 
 async def test_secrets_of_an_entry_are_redacted_in_results_logs_and_events_and_a_path_is_not(

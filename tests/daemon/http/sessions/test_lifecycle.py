@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import socket
 import time
@@ -12,6 +13,9 @@ import httpx2
 import pytest
 from real_server import RealServer, plan
 from session_requests import code, create, execute
+
+from amplifierd.session_store.file_store import FileStore
+from amplifierd.session_store.hold import Holder
 
 
 def test_a_session_is_created_and_runs_a_turn(admin: httpx2.Client, work: Path) -> None:
@@ -248,3 +252,19 @@ def test_old_sessions_are_cleaned_up_by_an_admin(server: RealServer, admin: http
     assert admin.get(f"/sessions/{session_id}").status_code == 200
     assert code(server.client("run", "ann").post("/sessions/cleanup", json={})) == (403, "forbidden")
     assert admin.post("/sessions/cleanup", json={"older_than_days": 10**30}).status_code == 422
+
+
+def test_a_person_takes_a_session_from_a_program_that_does_not_let_it_go(
+    admin: httpx2.Client, server: RealServer, work: Path
+) -> None:
+    session_id = create(admin, work, "Milk.")
+    store = FileStore(server.home.paths)
+    asyncio.run(store.acquire(session_id, Holder.of_this_process("another")))
+
+    refused = admin.post(f"/sessions/{session_id}/resume")
+    taken = admin.post(f"/sessions/{session_id}/resume", params={"take_over": True})
+
+    assert code(refused) == (409, "session-held")
+    assert taken.status_code == 200, taken.text
+    assert execute(admin, session_id, "What do I need?").json()["response"] == "Milk."
+    asyncio.run(store.close())
