@@ -183,6 +183,8 @@ class ModuleLoader:
         try:
             folder, source = await self._resolve(module_id, hint)
         except ModuleNotFoundError as exc:
+            if getattr(exc, "names_source", False):
+                raise  # a module that is installed would be other code than the plan names
             return self._loaded_directly(module_id, cached, not_found=exc)
         if folder is None:
             return cached or self._loaded_directly(module_id, None, not_found=_not_found(module_id, hint))

@@ -235,9 +235,9 @@ async def _run(command: Sequence[str]) -> tuple[int, str]:
 
 def installer_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return what an installer is given of an environment: nothing that looks like a secret, but what names the
-    package index, and the credentials in it or for it."""
-    indexes = tuple(name for name in environ if _INDEX_VARIABLE.fullmatch(name))
-    return EnvironmentAccess(("*", *indexes), SECRET_VARIABLES).filtered(environ)
+    package index and the proxy, and the credentials in them or for them."""
+    needed = tuple(name for name in environ if _INDEX_VARIABLE.fullmatch(name) or name.upper().endswith("_PROXY"))
+    return EnvironmentAccess(("*", *needed), SECRET_VARIABLES).filtered(environ)
 
 
 def _failure(

@@ -11,6 +11,12 @@ from amplifier_foundation.modules import ModuleActivator
 from amplifier_foundation.modules.activator import is_installed_package
 
 
+class SourceNotActivated(ModuleNotFound):
+    """The source that a plan names for a module cannot be used; no installed module takes its place."""
+
+    names_source = True
+
+
 class BundleModuleSource:
     """The place of one module; `reference` is what the plan says about it, if that is not a path."""
 
@@ -40,10 +46,10 @@ class BundleModuleResolver:
         """Return a known module's source.
 
         Raises:
-            ModuleNotFoundError: the kernel's; it then tries what is installed.
+            ModuleNotFoundError: the kernel's; it then tries what is installed, unless a hint named a source.
         """
         if module_id not in self._paths:
-            raise self._unknown(module_id)
+            raise self._missing(module_id, profile_hint or source_hint)
         return BundleModuleSource(self._paths[module_id], _reference(profile_hint or source_hint))
 
     async def async_resolve(
@@ -52,12 +58,12 @@ class BundleModuleResolver:
         """Return a module's source, activating it from the hint if it is not known. `profile_hint` is the older name.
 
         Raises:
-            ModuleNotFoundError: the kernel's; it then tries what is installed.
+            ModuleNotFoundError: the kernel's; it then tries what is installed, unless a hint named a source.
         """
         hint = profile_hint or source_hint
         if module_id not in self._paths:
             if self._activator is None or not hint:
-                raise self._unknown(module_id)
+                raise await asyncio.to_thread(self._missing, module_id, hint)
             async with self._activating:
                 await self._activate(self._activator, module_id, hint)
         return BundleModuleSource(self._paths[module_id], _reference(hint))
@@ -74,17 +80,18 @@ class BundleModuleResolver:
             raise ModuleNotFound(f"Module '{module_id}' has no folder: {hint!r} is an installed package")
         reason = activator.find_failure(module_id, hint) if _remembers(activator, hint) else None
         if reason is not None:
-            raise ModuleNotFound(
+            raise SourceNotActivated(
                 f"Module '{module_id}' cannot be activated from {hint!r}, as before: {reason}\n"
                 "  fix: correct that and prepare the bundle again"
             )
         message = f"Module '{module_id}' cannot be activated from {hint!r}"
-        with raised_as(lambda error: ModuleNotFound(f"{message}: {error}")):
+        with raised_as(lambda error: SourceNotActivated(f"{message}: {error}")):
             self._paths[module_id] = await activator.activate(module_id, hint)
 
-    def _unknown(self, module_id: str) -> ModuleNotFound:
+    def _missing(self, module_id: str, hint: Any) -> ModuleNotFound:
         known = ", ".join(sorted(self._paths)) or "none"
-        return ModuleNotFound(f"Module '{module_id}' is not among the bundle's activated modules ({known})")
+        kind = SourceNotActivated if hint and not is_installed_package(hint) else ModuleNotFound
+        return kind(f"Module '{module_id}' is not among the bundle's activated modules ({known})")
 
 
 def _reference(hint: Any) -> str:

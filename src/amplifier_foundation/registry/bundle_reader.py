@@ -12,7 +12,7 @@ from amplifier_foundation.exceptions import BundleError
 from amplifier_foundation.paths.discovery import BUNDLE_FILES, find_bundle_file
 from amplifier_foundation.paths.resolution import ResolvedSource, parse_uri
 
-from .remote_paths import check_remote_paths
+from .remote_paths import check_remote_paths, is_of_this_machine
 
 _Stamp = tuple[int, int]
 _Head = tuple[str, str]
@@ -86,7 +86,8 @@ class BundleReader:
         if root:
             _add_namespaces(bundle, root)
         if self._is_in_cache(file):
-            check_remote_paths(bundle, source.source_root)
+            is_local = is_of_this_machine(uri) or parse_uri(uri).is_file
+            check_remote_paths(bundle, source.source_root, from_elsewhere=is_fetched and not is_local)
         return Reading(uri, bundle, source, root, is_fetched=is_fetched)
 
     def _is_fetched(self, uri: str, file: Path) -> bool:

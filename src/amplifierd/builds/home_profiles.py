@@ -61,7 +61,9 @@ class Profiles(ProfileReading):
     ) -> None:
         super().__init__(paths, catalogue, keep)
         self._settings, self._progress = settings, progress
-        self._locator = ResourceLocator(sources, settings.security, is_remote=catalogue.is_remote)
+        self._locator = ResourceLocator(
+            sources, settings.security, is_remote=catalogue.is_remote, is_near=catalogue.is_near
+        )
         self._workshop = Workshop(paths, self._locator, settings.compile, settings.offline, in_use, keep)
         self._supply = BuildSupply(self._workshop, settings, progress)
         self._seen: dict[ProfileId, Sighting | None] = {}

@@ -27,6 +27,12 @@ class CompiledModuleMissingError(FileNotFoundError, ValueError):
     """A build lacks a module that its lock says it has: no other version takes its place."""
 
 
+class ModuleLeftOutError(KernelModuleNotFoundError, CompiledModuleMissingError):
+    """A profile names a source for the module that could not be used; no installed module takes its place."""
+
+    names_source = True
+
+
 class ModuleNotCompiledError(KernelModuleNotFoundError, CompiledModuleMissingError):
     """A profile has no directory for the module because it uses the installed one; the kernel goes on to that."""
 
@@ -47,6 +53,7 @@ class CompiledModuleSource:
 
         Raises:
             ModuleNotCompiledError: the profile uses the installed module.
+            ModuleLeftOutError: the profile's source for it could not be used when the profile was compiled.
             CompiledModuleMissingError: the build is damaged.
         """
         if self.path.is_dir():
@@ -56,6 +63,10 @@ class CompiledModuleSource:
             raise CompiledModuleMissingError(
                 f"{message}\n  fix: compile the profile again, it is restored from the cache"
             )
+        locked = _find_locked(self.build_dir, self.module_id)
+        if locked.get("status") == "missing" and locked.get("ref"):
+            fix = "see what is wrong with its source, and compile the profile again"
+            raise ModuleLeftOutError(f"{message}, and its source {locked['ref']} could not be used\n  fix: {fix}")
         raise ModuleNotCompiledError(message)
 
     @property

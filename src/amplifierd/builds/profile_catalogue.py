@@ -68,6 +68,9 @@ class ProfileCatalogue(Protocol):
     def is_remote(self, collection_id: str) -> bool:
         """Say whether a collection was fetched from elsewhere."""
 
+    def is_near(self, collection_id: str) -> bool:
+        """Return whether a collection comes from this machine, be it from a repository or server of it."""
+
     async def root(self, collection_id: str) -> CollectionRoot:
         """Return a collection's files as of its last sync."""
 

@@ -13,18 +13,15 @@ from typing import Any
 from amplifier_core.mount_plan import MODULE_SECTIONS, MountPlan
 from amplifier_core.packages import find_code, package_name
 from amplifier_foundation.exceptions import RefResolutionError
-from amplifier_foundation.registry.remote_paths import LOCAL_PATH
+from amplifier_foundation.registry.remote_paths import LOCAL_PATH, leads_here
 from amplifier_foundation.sources import (
     FileReference,
     GitReference,
     NameReference,
     ResolvedRef,
     Sources,
-    UrlReference,
-    ZipReference,
     parse_reference,
 )
-from amplifier_foundation.sources.backend import LOCAL_BACKENDS
 from amplifier_foundation.sources.store import now
 from amplifier_system.urls import shown
 from amplifierd.documents.document import ALL_AGENTS, DeclaredReference, ReferenceBase
@@ -142,11 +139,18 @@ class ResourceLocator:
     """Finds the files of resources.
 
     `security` says which references are allowed, `is_remote` whether a collection comes from elsewhere: what it has
-    may not name paths of this machine.
+    may not name paths of this machine; nor repositories and servers of it, unless it `is_near`: it came from one.
     """
 
-    def __init__(self, sources: Sources, security: SecuritySettings, *, is_remote: Callable[[str], bool]) -> None:
-        self._sources, self._security, self._is_remote = sources, security, is_remote
+    def __init__(
+        self,
+        sources: Sources,
+        security: SecuritySettings,
+        *,
+        is_remote: Callable[[str], bool],
+        is_near: Callable[[str], bool] = lambda collection: False,
+    ) -> None:
+        self._sources, self._security, self._is_remote, self._is_near = sources, security, is_remote, is_near
 
     async def locate(
         self, wanted: Wanted, roots: Roots, *, refresh: bool = False, commit: str | None = None
@@ -212,16 +216,9 @@ class ResourceLocator:
     def _check_local(self, wanted: Wanted) -> None:
         if wanted.is_relative or wanted.base is None or not self._is_remote(wanted.base.collection):
             return
-        match parse_reference(str(wanted.ref)):
-            case FileReference():
-                is_local = True
-            case ZipReference() as reference:
-                is_local = reference.url.startswith("file:")
-            case UrlReference() as reference:
-                is_local = reference.scheme in LOCAL_BACKENDS
-            case _:
-                is_local = False
-        if is_local:
+        reference = parse_reference(str(wanted.ref))
+        is_server = isinstance(reference, GitReference) or str(reference).startswith("http")
+        if leads_here(reference) and not (is_server and self._is_near(wanted.base.collection)):
             hint = "keep what it names in the collection, and write ./path"
             raise ResourceError(f"{LOCAL_PATH}: {wanted.ref}", code="bad-ref", hint=hint)
 

@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
+from amplifier_foundation.registry.remote_paths import is_of_this_machine
 from amplifier_foundation.sources import Progress, ProgressEvent, Sources, hash_content
 from amplifier_foundation.sources.locks import locked
 from amplifier_foundation.sources.resolved import Phase, report
@@ -26,7 +27,7 @@ from .extraction import Extraction, extract
 from .models import CollectionEntry, LockedCollection
 from .own_profiles import OWN_ENTRY, OwnProfiles
 from .registry_file import RegistryFile, not_found
-from .sources import CollectionSources, pinned_source
+from .sources import LABELS, CollectionSources, pinned_source
 
 _LOCK_TIMEOUT_S = 1800.0
 
@@ -159,6 +160,11 @@ class Catalogue:
         """Say whether a collection was fetched from elsewhere, by git, http or as an archive."""
         state = self.lock.get(collection_id)
         return state is not None and self.sources.is_remote(state)
+
+    def is_near(self, collection_id: str) -> bool:
+        """Return whether a collection comes from this machine, be it from a repository or server of it."""
+        state = self.lock.get(collection_id)
+        return state is None or state.source in LABELS or is_of_this_machine(state.source)
 
     async def root(self, collection_id: str) -> CollectionRoot:
         """Return a collection's files as of its last sync; what left the cache is fetched again.

@@ -10,8 +10,11 @@ from amplifier_core.mount_plan import MountPlan
 from amplifier_foundation.bundle import Bundle
 from amplifier_foundation.exceptions import BundleError
 from amplifier_foundation.registry import BundleRegistry, BundleState
-from amplifierd.exceptions import RequestRefusedError
+from amplifierd.exceptions import ForbiddenError, RequestRefusedError
 from amplifierd.sessions.home_sessions import Sessions
+from amplifierd.settings import SecuritySettings
+
+from .callers import Caller
 
 
 async def list_bundles(bundles: BundleRegistry) -> list[dict[str, Any]]:
@@ -19,6 +22,24 @@ async def list_bundles(bundles: BundleRegistry) -> list[dict[str, Any]]:
     states = bundles.get_state()
     own = (states[name] for name in sorted(states))
     return [await _described(bundles, state) for state in own if state.explicitly_requested or not state.included_by]
+
+
+def check_address(bundles: BundleRegistry, uri: str | None, caller: Caller, security: SecuritySettings) -> None:
+    """Raise unless a caller may have the daemon fetch and run the bundle at an address.
+
+    An administrator may name any. Others name one that is registered, so that a token for running sessions neither
+    brings code of its own nor reaches what only the daemon's machine can: files, and hosts of its network.
+
+    Raises:
+        ForbiddenError: the address is not registered, and `security.allow_plan_sources` is off.
+    """
+    if uri is None or security.allow_plan_sources or caller.may("admin"):
+        return
+    if uri not in {state.uri for state in bundles.get_state().values()}:
+        raise ForbiddenError(
+            f"{caller.name!r} has the scope {caller.scope}, which runs registered bundles only",
+            hint="have an administrator register it (POST /bundles), then name it with bundle_name",
+        )
 
 
 async def add_bundle(bundles: BundleRegistry, uri: str, name: str | None) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """A bundle from elsewhere cannot refer to files of this machine."""
 
+import socket
 import sys
 from pathlib import Path
 
@@ -10,7 +11,10 @@ sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
 from git_repository import Repository, use_plain_git
 
 from amplifier_foundation import BundleRegistry
-from amplifier_foundation.exceptions import BundleError
+from amplifier_foundation.bundle.bundle_file import read_bundle
+from amplifier_foundation.exceptions import BundleError, RefResolutionError
+from amplifier_foundation.registry.remote_paths import check_remote_paths, is_of_this_machine
+from amplifier_foundation.sources import parse_reference
 
 BUNDLE = "---\nbundle: {{name: b, version: 1.0.0}}\n{extra}\n---\nHello.\n"
 
@@ -58,3 +62,56 @@ async def test_what_came_with_it_may_be_named(tmp_path: Path, monkeypatch: pytes
     assert bundle.tools[0]["source"].endswith("/modules/tool-x")
     assert bundle.session["orchestrator_source"].endswith("/modules/loop-x")
     assert [*bundle.context] == ["x"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "git+file:///srv/repo@main",
+        "git+ssh://localhost/srv/repo",
+        "git+ssh://git@127.0.0.1/srv/repo",
+        "git+ssh://[::1]/srv/repo",
+        "git+https://2130706433/repo",
+        "git+http://x.localhost/repo",
+        f"git+ssh://{socket.gethostname()}/srv/repo",
+        "file:///srv/x",
+        "zip+file:///srv/x.zip",
+        "//server/share",
+        "~/x",
+        "local:///srv/x",
+        "http://127.0.0.1/x",
+    ],
+)
+def test_a_reference_is_judged_by_the_machine_it_leads_to(text: str) -> None:
+    assert is_of_this_machine(text)
+
+
+@pytest.mark.parametrize("text", ["ext::sh -c true", "git+ext::sh", "~root/x", "$HOME/x", "\\\\server\\share"])
+def test_what_is_no_reference_leads_nowhere(text: str) -> None:
+    with pytest.raises(RefResolutionError):
+        parse_reference(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["git+https://example.org/org/repo@v1", "https://example.org/x.md", "./x", "foundation"]
+)
+def test_other_references_lead_elsewhere(text: str) -> None:
+    assert not is_of_this_machine(text)
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        "includes: ['git+file:///srv/b']",
+        "tools: [{module: tool-x, source: 'git+file:///srv/x'}]",
+        "agents: {a: {tools: [{module: tool-x, source: 'git+ssh://localhost/x'}]}}",
+    ],
+)
+def test_a_bundle_from_elsewhere_names_no_repository_of_this_machine(tmp_path: Path, extra: str) -> None:
+    file = tmp_path / "bundle.md"
+    file.write_text(BUNDLE.format(extra=extra))
+    bundle = read_bundle(file)
+
+    check_remote_paths(bundle, tmp_path)
+    with pytest.raises(RefResolutionError, match="bad-ref: local path in a remote profile"):
+        check_remote_paths(bundle, tmp_path, from_elsewhere=True)
