@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from .patterns import PatternSet, SensitivePattern, Span
+from .patterns import PatternSet, SensitivePattern, Span, find_unseen
 from .personal_patterns import PII_PATTERNS
 from .secret_patterns import SECRET_PATTERNS
 
@@ -27,7 +27,7 @@ class Rule:
 
     def mask_once(self, text: str) -> str:
         """Return `text` with everything masked that is found in it now."""
-        found = [span for one in self._patterns.that_may_occur(text) for span in one.find(text)]
+        found = [*self._find(text), *find_unseen(text, self._find)]
         if not found:
             return text
         present = {match.span() for match in MASK.finditer(text)}  # they stay, unless more than they is to be masked
@@ -37,6 +37,9 @@ class Rule:
                 pieces += [text[done:start], self.mask]
                 done = end
         return "".join([*pieces, text[done:]])
+
+    def _find(self, text: str) -> list[Span]:
+        return [span for one in self._patterns.that_may_occur(text) for span in one.find(text)]
 
 
 RULES = {

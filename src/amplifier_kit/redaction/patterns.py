@@ -10,6 +10,12 @@ from dataclasses import dataclass
 from functools import cache
 
 _RARE_CHARACTERS = 3
+_UNSEEN = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
+    "\ufeff\uffa0\U000e0000-\U000e0fff]"
+    r"|\\{1,8}u(?i:00ad|034f|061c|180[b-f]|200[b-f]|202[a-e]|206[0-9a-f]|3164|fe0[0-9a-f]|feff|ffa0|db40\\{1,8}udc[0-9a-f]{2})"
+)
+"""Characters that nobody sees, also in the escapes of JSON."""
 
 Span = tuple[int, int]
 Find = Callable[[str], Iterable[Span]]
@@ -44,7 +50,11 @@ class PatternSet:
         known = list(patterns)
         self._rare = [one for one in known if one.hints and min(map(len, one.hints)) >= _RARE_CHARACTERS]
         self._others = [one for one in known if one not in self._rare]
-        self._hints = sorted({hint.lower() for one in self._rare for hint in one.hints})
+        hints = {hint.lower() for one in self._rare for hint in one.hints}
+        self._hints: dict[str, list[str]] = {}  # by a character that a text with one of them has, mostly a rare one
+        for hint in sorted(hint for hint in hints if not any(other in hint for other in hints - {hint})):
+            mark = next((character for character in hint if not character.isalnum()), "")
+            self._hints.setdefault(mark, []).append(hint)
 
     def that_may_occur(self, text: str) -> Iterator[SensitivePattern]:
         """Yield those that are worth a search."""
@@ -52,10 +62,27 @@ class PatternSet:
         for one in self._others:
             if one.may_occur(text, lowered):
                 yield one
-        for hint in self._hints:  # plain loops, since every string of every event comes by
-            if hint in lowered:
-                yield from (one for one in self._rare if one.may_occur(text, lowered))
-                return
+        for mark, hints in self._hints.items():  # plain loops, since every string of every event comes by
+            if mark in lowered:
+                for hint in hints:
+                    if hint in lowered:
+                        yield from (one for one in self._rare if one.may_occur(text, lowered))
+                        return
+
+
+def find_unseen(text: str, find: Find) -> list[Span]:
+    """Return what `find` finds once the characters that nobody sees are left out, as spans of the text as it is."""
+    if text.isascii() and "\\u" not in text:
+        return []
+    places, done = list[int](), 0
+    for unseen in _UNSEEN.finditer(text):
+        places += range(done, unseen.start())
+        done = unseen.end()
+    if not done:
+        return []
+    places += range(done, len(text))
+    seen = "".join([text[place] for place in places])
+    return [(places[start], places[end - 1] + 1) for start, end in find(seen) if start < end]
 
 
 def matches_of(regex: str, accepts: Callable[[str], bool] | None = None) -> Find:

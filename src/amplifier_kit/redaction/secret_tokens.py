@@ -1,7 +1,7 @@
 """Secrets that are known by their shape: the tokens of services, key blocks, and what stands in URLs and headers."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from .patterns import SensitivePattern, Span, matches_of
 
@@ -10,13 +10,15 @@ from .patterns import SensitivePattern, Span, matches_of
 _LEADS_IN = (r"\\[bfnrt]", r"\\u[0-9a-fA-F]{4}", r"%[0-9A-F]{2}", r"[\[;][0-9]m", r"[\[;][0-9]{2}m", r"\[[mK]")
 
 
-def _token(name: str, prefix: str, body: str, hints: tuple[str, ...] = ()) -> SensitivePattern:
+def _token(
+    name: str, prefix: str, body: str, hints: tuple[str, ...] = (), accepts: Callable[[str], bool] | None = None
+) -> SensitivePattern:
     """Return the pattern of a token with a prefix, a regular expression of fixed width, at the start of a word.
 
     The look behind comes after the prefix: a regular expression that begins with a literal is searched for quickly.
     """
     starts_here = "|".join([rf"(?<![A-Za-z0-9_-]{prefix})", *(f"(?<={lead_in}{prefix})" for lead_in in _LEADS_IN)])
-    return SensitivePattern(name, hints or (prefix,), matches_of(f"{prefix}(?:{starts_here}){body}"))
+    return SensitivePattern(name, hints or (prefix,), matches_of(f"{prefix}(?:{starts_here}){body}", accepts))
 
 
 def looks_random(text: str) -> bool:
@@ -33,8 +35,16 @@ _BLOCK_LINE = re.compile(
 )
 
 
+# A line break, also as JSON has it, what an editor or a diff puts before a line, and a line of base64 or a header.
+_BLOCK_BODY = re.compile(
+    r"(?:(?:[ \t]{0,8}(?:\r?\n|\\{1,4}[rn])){1,4}[ \t>+|]{0,16}+(?:[0-9]{1,6}+[\t:|\u2192 ][ \t]{0,4}+)?"
+    r"(?:[A-Za-z0-9+/=]{1,128}+(?=[ \t]{0,8}(?:[\r\n\\\"'`]|\Z))"
+    r"|(?:Proc-Type|DEK-Info|Version|Comment): [^\r\n\\]{1,128}+)?+)*+"
+)
+
+
 def _key_blocks(text: str) -> Iterator[Span]:
-    """Yield the blocks of PEM, PGP and SSH as a whole, and of those that do not end the first line."""
+    """Yield the blocks of PEM, PGP and SSH as a whole, and of those that do not end what there is of them."""
     begin: re.Match[str] | None = None
     for line in _BLOCK_LINE.finditer(text):
         is_begin = "BEGIN" in (line[1], line[2])
@@ -43,10 +53,17 @@ def _key_blocks(text: str) -> Iterator[Span]:
             begin = None
         elif is_begin:
             if begin is not None:
-                yield begin.span()
+                yield _unended(begin, text)
             begin = line
     if begin is not None:
-        yield begin.span()
+        yield _unended(begin, text)
+
+
+def _unended(begin: re.Match[str], text: str) -> Span:
+    """Return the first line of a block with the lines behind it that can be its body."""
+    body = _BLOCK_BODY.match(text, begin.end())
+    end = body.end() if body else begin.end()
+    return begin.start(), begin.end() + len(text[begin.end() : end].rstrip())
 
 
 def open_block(text: str) -> int | None:
@@ -79,6 +96,26 @@ def _discord_tokens(text: str) -> Iterator[Span]:
                 yield start, tail.end()
                 break
 
+
+_PGPASS = re.compile(
+    r":(?:543[0-9]|6432|6543|\*):(?P<database>[^\s:\"'`]{1,63}+):[^\s:\"'`]{1,63}+:"
+    r"(?P<password>(?:[^\s\x00-\x1f:\\\"'`]|\\[:\\]){4,128}+)(?=[\s\x00-\x1f\\\"'`]|\Z)"
+)
+_HOST_BACKWARDS = re.compile(r"[\w.*-]{1,255}+(?![\w.*/:-])")
+
+
+def _pgpass_passwords(text: str) -> Iterator[Span]:
+    """Yield the passwords of `.pgpass` lines: host, port, database, user and password."""
+    for line in _PGPASS.finditer(text):
+        host = _HOST_BACKWARDS.match(text[max(0, line.start() - 255) : line.start()][::-1])
+        if host is None or (line["database"].isdigit() and line["database"] != "*"):
+            continue
+        if _HEX.fullmatch(host[0]) is None:  # as the groups of an address are
+            start, end = line.span("password")
+            yield start, end - (line["password"].endswith(")") and "(" not in line["password"])
+
+
+_HEX = re.compile(r"[0-9a-fA-F]{1,4}")
 
 _VALUE_OF_HEADER = r"""\\{0,8}["'`]?\]?\s{0,8}+[:=,]\s{0,8}+\\{0,8}["'`]?"""
 _AUTHORIZATION = (
@@ -153,6 +190,15 @@ TOKEN_PATTERNS: tuple[SensitivePattern, ...] = (
         r"[A-Za-z0-9+/=]{20,}+",
         ("LS0tLS1CRUdJTi",),
     ),
+    _token("Vault token", "hv[sb]\\.", r"[A-Za-z0-9_-]{20,}+", ("hvs.", "hvb.")),
+    _token("Vault token of old", r"s\.", r"[A-Za-z0-9]{24}(?![A-Za-z0-9_(-]|\.\w)", ("s.",), looks_random),
+    _token("age key", "AGE-SECRET-KEY-", r"(?:PQ-)?1[0-9A-Z]{20,}+"),
+    _token("Linear key", "lin_api_", r"[A-Za-z0-9]{20,}+", ("lin_",)),
+    _token("Linear access token", "lin_oauth_", r"[A-Za-z0-9]{20,}+", ("lin_",)),
+    _token("Notion token", "ntn_", r"[A-Za-z0-9]{30,}+"),
+    _token("Notion secret", "secret_", r"[A-Za-z0-9]{32,}+", (), looks_random),
+    _token("Doppler token", r"dp\.", r"(?:pt|ct|sa|scim|audit|st(?:\.[a-z0-9_-]{1,35})?)\.[A-Za-z0-9]{20,}+", ("dp.",)),
+    SensitivePattern("password in a pgpass file", (":*:", ":543", ":6432:", ":6543:"), _pgpass_passwords),
     _token("Databricks token", "dapi", r"[0-9a-f]{32}(?:-[0-9])?(?![0-9A-Za-z])"),
     _token("Shopify token", "shp(?:at|ca|pa|ss)_", r"[0-9a-fA-F]{32,}+", ("shp",)),
     SensitivePattern("key block", ("-----BEGIN ", "---- BEGIN SSH2"), _key_blocks),

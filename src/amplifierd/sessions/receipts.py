@@ -1,4 +1,9 @@
-"""Receipts of tool calls: what was about to run is on the disk before it runs, what came of it afterwards."""
+"""Receipts of tool calls: what was about to run is on the disk before it runs, what came of it afterwards.
+
+The outcome is an event, and events are published: it is masked. Where that changed it, the whole outcome is kept as a
+part of the session, under the random name that the event has as `receipt`; nothing publishes it. `whole_outcome`
+reads it back for those that go on from there: a repair, and a replay.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,7 @@ import asyncio
 import hashlib
 import json
 import logging
+import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -17,12 +23,15 @@ from amplifier_core.utils import json_safe
 from amplifier_core.utils.tool_messages import Call
 from amplifier_kit.messages.results import as_tool_result, result_content
 from amplifier_system.tasks import run_to_end
+from amplifierd.exceptions import SessionError
 
 from .calls import CallLayer, ToolCall, ToolStep
+from .secret_values import SecretValues
 
 logger = logging.getLogger(__name__)
 
 INTENT, OUTCOME = "tool:intent", "tool:outcome"
+RECEIPT = "receipt"
 
 _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False).encode
 _TURN_BEGUN, _ANSWERED = "user_message:saved", "response:stored"
@@ -31,6 +40,8 @@ _CHECK_S = 30.0
 Retry = Literal["safe", "check", "never"]
 CallState = Literal["done", "not_begun", "safe", "checked", "unknown"]
 Write = Callable[..., Awaitable[Any]]
+PutParts = Callable[[Mapping[str, bytes]], Awaitable[None]]
+ReadPart = Callable[[str], Awaitable[bytes | None]]
 Check = Callable[[str, dict[str, Any], str], Awaitable[Any]]
 """Asks the tool of that name about the call with that input and id; None when it does not know."""
 
@@ -40,10 +51,13 @@ UNKNOWN = "interrupted; it is not known whether it took effect"
 
 
 class Receipts(CallLayer):
-    """Writes an intent before each tool call and its outcome after it."""
+    """Writes an intent before each tool call and its outcome after it.
 
-    def __init__(self, write: Write) -> None:
-        self._write = write
+    `write` publishes an event; `put_parts` keeps what is not published.
+    """
+
+    def __init__(self, write: Write, put_parts: PutParts, secrets: SecretValues) -> None:
+        self._write, self._put_parts, self._secrets = write, put_parts, secrets
 
     async def tool_call(self, call: ToolCall, proceed: ToolStep) -> Any:
         intent = {
@@ -65,19 +79,34 @@ class Receipts(CallLayer):
         return returned
 
     async def _keep(self, call: ToolCall, result: ToolResult) -> None:
-        """Write down what a tool returned. A cancellation meanwhile does not undo what it did, so its result counts."""
-        writing = asyncio.ensure_future(self._done(call, result))
+        """Write down what a tool returned, which counts whatever becomes of that.
+
+        The tool did what it did: neither a cancellation meanwhile nor a store that is away undoes it.
+        """
         try:
-            await run_to_end(writing)
+            await run_to_end(self._done(call, result))
         except asyncio.CancelledError:
-            if writing.cancelled() or writing.exception() is not None:
-                raise
+            logger.debug("call %s was cancelled after its tool had returned", call.tool_call_id)
+        except (SessionError, OSError) as error:
+            logger.warning("what tool %r returned to call %s is not stored: %s", call.name, call.tool_call_id, error)
 
     async def _done(self, call: ToolCall, result: ToolResult) -> None:
         stored = {"success": result.success, "output": json_safe(result.output), "error": json_safe(result.error)}
         content = json_safe(result_content(result))
         outcome = {"tool_call_id": call.tool_call_id, "success": result.success, "result": stored, "content": content}
-        await self._write(OUTCOME, outcome)
+        shown = self._secrets.scrubbed(outcome)
+        if shown != (whole := self._secrets.masked(outcome)):
+            shown = {**shown, RECEIPT: f"receipt_{uuid.uuid4().hex}"}
+            await self._put_parts({shown[RECEIPT]: json.dumps(whole).encode()})
+        await self._write(OUTCOME, shown)
+
+
+async def whole_outcome(outcome: Mapping[str, Any], read_part: ReadPart | None) -> Mapping[str, Any]:
+    """Return an outcome as the tool returned it, where a receipt has more than the stored event shows."""
+    name = outcome.get(RECEIPT)
+    part = await read_part(name) if read_part is not None and isinstance(name, str) else None
+    whole = json.loads(part) if part is not None else None
+    return whole if isinstance(whole, dict) else outcome
 
 
 @dataclass(frozen=True)
@@ -86,8 +115,7 @@ class Receipt:
 
     tool_name: str
     retry: Retry = "never"
-    is_done: bool = False
-    content: Any = None
+    outcome: Mapping[str, Any] | None = None
 
 
 @dataclass
@@ -116,15 +144,17 @@ class ReceiptBook:
             retry = data.get("retry")
             self._receipts[key] = Receipt(str(data.get("tool_name")), retry if retry in ("safe", "check") else "never")
         elif event == OUTCOME and (begun := self._receipts.get(key)) is not None:
-            self._receipts[key] = replace(begun, is_done=True, content=data.get("content"))
+            self._receipts[key] = replace(begun, outcome=data)
 
-    async def settle(self, call: Call, turn: int, check: Check | None = None) -> tuple[CallState, Any]:
+    async def settle(
+        self, call: Call, turn: int, check: Check | None = None, read_part: ReadPart | None = None
+    ) -> tuple[CallState, Any]:
         """Return the state of a call that was left without a result, and the content that answers it."""
         receipt = self._receipts.get((turn, call.id))
         if receipt is None:
             return "not_begun", NOT_RUN
-        if receipt.is_done:
-            return "done", receipt.content
+        if receipt.outcome is not None:
+            return "done", (await whole_outcome(receipt.outcome, read_part)).get("content")
         if receipt.retry == "safe":
             return "safe", SAFE
         if receipt.retry == "check" and check is not None:

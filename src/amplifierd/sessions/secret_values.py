@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -10,15 +11,17 @@ from typing import Any
 from amplifier_core.utils import SENSITIVE_KEYS, redact_secrets
 from amplifier_kit.redaction.masking import TextMasker, rules_named
 from amplifier_kit.redaction.named_secrets import names_credentials, names_secret
+from amplifier_kit.redaction.patterns import Span, find_unseen
 from amplifier_kit.redaction.scrubbing import Scrubber
 
 from .plain_data import PlainData
 
-_NAMES = ("*_KEY", "*_TOKEN", "*_SECRET", "*PASSWORD*", "*_PASS", "*_PWD", "*_CREDENTIAL*")
+_NAMES = ("*_KEY", "*TOKEN", "*SECRET", "*PASSWORD*", "*PASSPHRASE*", "*_PASS", "*_PWD", "*_PAT", "*_CREDENTIAL*")
 _SHORTEST = 8  # shorter values are words that turn up by accident
 _MOST_REMEMBERED = 4096
 _LONGEST_REMEMBERED = 64
 MASK = "[REDACTED]"
+_URL_SAFE = str.maketrans("+/", "-_")
 
 
 class SecretValues:
@@ -27,6 +30,7 @@ class SecretValues:
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._values: set[str] = set()
         self._pattern: re.Pattern[str] | None = None
+        self._encoded: list[str] = []
         rules = rules_named(("secrets",))
         self._scrubber, self._masker = Scrubber(rules), TextMasker(rules)
         self._harmless_keys: set[str] = set()  # that name no secrets: most come again and again
@@ -41,6 +45,7 @@ class SecretValues:
             self._harmless_texts.clear()
             known = sorted(self._values, key=len, reverse=True)
             self._pattern = re.compile("|".join(re.escape(value) for value in known))
+            self._encoded = sorted({text for value in known for text in _in_base64(value)}, key=len, reverse=True)
 
     def add_those_of(self, plan: Mapping[str, Any]) -> None:
         """Take in what a plan, its variables expanded, has under the names of secrets."""
@@ -58,7 +63,7 @@ class SecretValues:
 
     def are_in(self, texts: Sequence[str], keys: Sequence[str]) -> bool:
         """Say whether one of these secrets is in some texts, or one of the keys of the texts names a secret."""
-        return self._names_one(keys) or (self._pattern is not None and bool(self._pattern.search("\n".join(texts))))
+        return self._names_one(keys) or (self._pattern is not None and bool(self._spans("\n".join(texts))))
 
     def may_be_in(self, texts: Sequence[str], keys: Sequence[str]) -> bool:
         """Say whether anything in some texts looks like a secret.
@@ -105,12 +110,44 @@ class SecretValues:
 
     def _mask(self, value: Any) -> Any:
         if isinstance(value, str):
-            return self._pattern.sub(MASK, value) if self._pattern is not None else value
+            return self._mask_text(value)
         if isinstance(value, dict):
             return {key: self._mask(item) for key, item in value.items()}
         if isinstance(value, list):
             return [self._mask(item) for item in value]
         return value
+
+    def _mask_text(self, text: str) -> str:
+        pieces, done = [], 0
+        for start, end in sorted(self._spans(text)):
+            if start >= done:
+                pieces += [text[done:start], MASK]
+            done = max(done, end)
+        return "".join([*pieces, text[done:]]) if done else text
+
+    def _spans(self, text: str) -> list[Span]:
+        return [*self._find(text), *find_unseen(text, self._find)]
+
+    def _find(self, text: str) -> list[Span]:
+        """Return where these secrets are, as they are and in base64."""
+        found = [match.span() for match in self._pattern.finditer(text)] if self._pattern is not None else []
+        for encoded in self._encoded:  # plain searches, since every text of every event comes by
+            if encoded in text:
+                found += [match.span() for match in re.finditer(re.escape(encoded), text)]
+        return found
+
+
+def _in_base64(value: str) -> Iterator[str]:
+    """Yield what base64 makes of a text wherever it stands in other bytes, in both alphabets.
+
+    The characters at both ends that depend on its neighbours are left out.
+    """
+    data = value.encode("utf-8", "surrogatepass")
+    for before in range(3):
+        encode = base64.b64encode(bytes(before) + data).decode()
+        whole = encode[-(-before * 8 // 6) : (before + len(data)) * 8 // 6]
+        yield whole
+        yield whole.translate(_URL_SAFE)
 
 
 def _secrets_in(value: Any) -> Iterator[str]:

@@ -96,6 +96,17 @@ SECRETS: dict[str, tuple[str, str | None]] = {
     "name that ends in PWD": ("MYSQL_PWD=correcthorse9", "correcthorse9"),
     "name that ends in KEY": (f"SIGNING_KEY={_SIGNATURE}", _SIGNATURE),
     "variable that ends in KEY": ("ENCRYPTION_KEY=hunter2hunter", "hunter2hunter"),
+    "Vault": (f"hvs.{_some(90)}", None),
+    "Vault of old": ("s.9aB" + _some(21), None),
+    "age": ("AGE-SECRET-KEY-1" + _some(58, string.ascii_uppercase + string.digits), None),
+    "Linear": (f"lin_api_{_some(40)}", None),
+    "Notion": (f"ntn_{_some(46)}", None),
+    "Notion of old": (f"secret_9aB{_some(40)}", None),
+    "Doppler": (f"dp.pt.{_some(43)}", None),
+    "Doppler service": (f"dp.st.dev_ada.{_some(43)}", None),
+    "pgpass": ("db.internal:5432:app:ada:hunter2hunter", "hunter2hunter"),
+    "pgpass for all": ("*:*:*:ada:hunter2hunter", "hunter2hunter"),
+    "unseen characters": (f"gh\u200bp_{_some(12)}\u2060{_some(24)}", None),
     "name in camel case": (f"const signingKey = '{_SIGNATURE}'", _SIGNATURE),
 }
 PERSONAL: dict[str, str] = {
@@ -147,6 +158,11 @@ HARMLESS: dict[str, str] = {
     "URL": "https://example.com:8443/a/b?c=d#e",
     "package": "lodash@4.17.21",
     "path": "/usr/lib/python3.11/site-packages/token_bucket/secret_store.py",
+    "match in a file": "src/app/models.py:5432:12:error:unexpected",
+    "port and times": "10.0.0.1:8080 10:30:00:123:456:789",
+    "call": "return s.getUserByName2FAToken4x(1)",
+    "emoji": "a family \U0001f468\u200d\U0001f469\u200d\U0001f467 and a heart \u2764\ufe0f",
+    "image": "registry.example:5000/app:1.2.3",
     "expiry": "token_expires_at: 2024-01-15T10:30:00Z",
 }
 

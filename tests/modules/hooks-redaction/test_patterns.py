@@ -91,11 +91,15 @@ def test_what_only_looks_like_a_beginning_is_left_alone() -> None:
         assert mask_text(text) == text
 
 
-def test_a_private_key_without_an_end_has_its_first_line_masked() -> None:
-    text = "-----BEGIN RSA PRIVATE KEY-----\nMIIE"
+def test_of_a_private_key_without_an_end_all_that_there_is_is_masked() -> None:
+    body = "MIIEowIBAAKCAQEA" * 4
+    text = f"-----BEGIN RSA PRIVATE KEY-----\n{body}\n{body}\nMIIE"
 
-    assert mask_text(text) == f"{SECRET}\nMIIE"
-    assert mask_text(f"{text}\n{text}") == f"{SECRET}\nMIIE\n{SECRET}\nMIIE"
+    assert mask_text(text) == SECRET
+    assert mask_text(f"{text}\n{text}") == f"{SECRET}\n{SECRET}"
+    assert mask_text(f"{text}\nand no more of it") == f"{SECRET}\nand no more of it"
+    assert mask_text(text.replace("\n", "\\n")) == SECRET
+    assert mask_text(text.replace("\n", "\n  12\t")) == SECRET
     assert mask_text("-----END PRIVATE KEY----- and no beginning") == "-----END PRIVATE KEY----- and no beginning"
 
 
