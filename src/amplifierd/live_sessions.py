@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
 from .session_store.record import Activity
+from .sessions.approval import Remember
 from .sessions.client_turns import ClientTurn
 from .sessions.compaction import Compaction
 
@@ -169,7 +170,7 @@ class LiveSessions(Protocol):
     async def approvals(self, session_id: str, *, finished: bool = False) -> list[dict[str, Any]]: ...
 
     async def resolve_approval(
-        self, session_id: str, request_id: str, decision: str, *, reason: str | None, remember: bool, by: str
+        self, session_id: str, request_id: str, decision: str, *, reason: str | None, remember: Remember, by: str
     ) -> dict[str, Any]: ...
 
     async def inspect(self, session_id: str, part: Part) -> list[dict[str, Any]]:

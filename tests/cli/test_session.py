@@ -1,5 +1,6 @@
 """`amplifier session`: reading and tidying up what was said."""
 
+import asyncio
 import json
 import sys
 from collections.abc import Callable
@@ -7,6 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from amplifierd.exceptions import HoldLostError
+from amplifierd.paths import Paths
+from amplifierd.session_store.file_store import FileStore
+from amplifierd.session_store.hold import Holder
 
 sys.path.append(str(Path(__file__).parent))
 
@@ -150,3 +156,19 @@ def test_a_cleanup_spares_what_has_not_ended(say: Say, session_id: str) -> None:
 
 def test_a_whole_session_needs_no_repair(say: Say, session_id: str) -> None:
     assert "nothing to repair" in say("session", "repair", session_id).out
+
+
+def test_a_session_is_taken_from_a_program_that_does_not_let_it_go(say: Say, amplifier: Any, session_id: str) -> None:
+    store = FileStore(Paths.from_environment(amplifier.home, environ={}))
+    assert "is free" in say("session", "take-over", session_id).out
+    hold = asyncio.run(store.acquire(session_id, Holder.of_this_process("another")))
+
+    refused = say("run", "--resume", session_id, "Hello")
+    taken = say("session", "take-over", session_id, "--force")
+
+    assert (refused.code, f"amplifier session take-over {session_id}" in refused.err) == (3, True)
+    assert (taken.code, "was taken from process" in taken.out) == (0, True)
+    with pytest.raises(HoldLostError):
+        asyncio.run(store.append_messages(hold, [{"id": "m", "role": "user", "content": "late"}]))
+    assert say("run", "--resume", session_id, "Hello").code == 0
+    asyncio.run(store.close())

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from amplifier_system.supervisor import cancelled
 from amplifierd.exceptions import (
     MemberFencedError,
     NotReadyError,
@@ -33,6 +34,9 @@ logger = logging.getLogger(__name__)
 
 _TELL_S = 2.0
 _AGAIN_S = 1.0
+_UNFIT_S = 30.0
+"""A member whose loops have failed for so long gives up its lease, and the others do its work."""
+_STALLS_S = 30.0
 _ROOTS_KNOWN = 10_000
 _SLACK = 2.0
 """How many turns more than another member this one may run before it sends sessions there."""
@@ -95,9 +99,17 @@ class Cluster:
         await self.view.look()
         subscribe = self.store.notifications.subscribe
         self._unsubscribe.append(subscribe("amplifier_holds", lambda word: self.whereabouts.wake()))
+        self.store.members.is_fit = self._is_fit
+        start = self.store.supervisor.start
         self._tasks = [
-            asyncio.create_task(work) for work in (self.whereabouts.run(), self.takeover.run(), self._tell())
+            start("session places", self.whereabouts.run),
+            start("takeover", self.takeover.run, stalls_after_s=_STALLS_S),
+            start("load report", self._tell),
         ]
+
+    def _is_fit(self) -> bool:
+        """True while the loops by which this member works do their work."""
+        return self.store.supervisor.failing_for_s() < _UNFIT_S
 
     async def _join(self) -> None:
         before, self.member_id = self.peers, await self.store.members.join(address=self.address, labels=self._labels)
@@ -107,12 +119,15 @@ class Cluster:
         logger.info("joined the cluster as %s, reached at %s", self.member_id, self.address)
 
     def _begin_again(self) -> None:
-        self._tasks.append(asyncio.create_task(self._come_back()))
+        self._tasks.append(self.store.supervisor.start("joining again", self._come_back))
 
     async def _come_back(self) -> None:
         """Give up what the others took, and be a member again as soon as the store is there."""
         await self._on_fenced()
         while not self.is_out:
+            if not self._is_fit():
+                await asyncio.sleep(_AGAIN_S)
+                continue
             try:
                 await self._join()
             except StoreUnavailableError as error:
@@ -157,9 +172,7 @@ class Cluster:
         """Let go of the other members, once nothing is passed on to them any more."""
         for end in self._unsubscribe:
             end()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancelled(*self._tasks)
         await self.peers.close()
 
     # --- who answers

@@ -44,6 +44,7 @@ class Takeover:
         try:
             while True:
                 await self._look_patiently()
+                self._store.supervisor.beat("takeover")
                 await asyncio.sleep(INTERVAL_S)
         finally:
             for task in self._taking.values():

@@ -7,6 +7,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -77,7 +78,8 @@ class Server(uvicorn.Server):
         self._loop = asyncio.get_running_loop()
         await super().startup(sockets=sockets)
         if self.config.ssl is not None:
-            self._renewing = asyncio.create_task(self._renew_certificate(self.config.ssl))
+            renewing = partial(self._renew_certificate, self.config.ssl)
+            self._renewing = self._daemon.live.supervisor.start("certificate", renewing)
         self._on_started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -150,7 +150,13 @@ async def _submitted(daemon: Daemon, session_id: str, asked: AskedCompletion) ->
 async def _own_session(daemon: Daemon, caller: Caller, asked: AskedCompletion) -> AsyncIterator[str]:
     """Have a session as long as the block runs."""
     record = await daemon.home.sessions.create(
-        asked.profile, history=asked.history, owner=caller.owner, limits=caller.limits, metadata=dict(MARK), tags=(TAG,)
+        asked.profile,
+        working_dir=caller.roots[0] if caller.roots else None,
+        history=asked.history,
+        owner=caller.owner,
+        limits=caller.limits,
+        metadata=dict(MARK),
+        tags=(TAG,),
     )
     try:
         await daemon.live.load(record.session_id)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from amplifier_core.exceptions import AmplifierError
 from amplifier_foundation.sources import ProgressEvent
+from amplifier_system.supervisor import LoopState
 from amplifierd.exceptions import NotReadyError
 from amplifierd.home import Home
 from amplifierd.live_sessions import LiveEvent
@@ -121,6 +122,8 @@ class Daemon:
         gauge("subscribers", "Clients that watch events", lambda: self.events.subscribers)
         gauge("queued_events", "Events that clients have not taken yet", lambda: self.events.waiting)
         gauge("dropped_deltas", "Pieces that slow clients did not get, since the start", lambda: self.events.dropped)
+        gauge("degraded_loops", "Loops that fail at the moment", lambda: len(self.degraded_loops))
+        gauge("loop_restarts", "How often loops were started again", lambda: sum(one.restarts for one in self.loops))
         gauge("cache_bytes", "Size of the cache, measured a few times a day", lambda: self.upkeep.cache_bytes)
 
     def _show_cluster_metrics(self, cluster: Cluster) -> None:
@@ -134,6 +137,17 @@ class Daemon:
         """The user's own profiles, to be changed."""
         home = self.home
         return ProfileEdits(home.paths, home.profiles, home.catalogue, keep=home.keys.keep, is_used=home.is_used)
+
+    @property
+    def loops(self) -> list[LoopState]:
+        """How the loops are by which this daemon works."""
+        shared = [] if self.cluster is None else self.cluster.store.supervisor.states
+        return [*self.live.supervisor.states, *shared]
+
+    @property
+    def degraded_loops(self) -> list[LoopState]:
+        """The loops that failed and have not recovered yet."""
+        return [loop for loop in self.loops if loop.is_degraded]
 
     @property
     def uptime_seconds(self) -> float:
@@ -223,14 +237,14 @@ class Daemon:
         for name, step in steps:
             await self._take(name, step)
         if not await self._take(_TURNS, self.turns.start):
-            self._starting_turns = asyncio.create_task(self._keep_starting_turns())
+            self._starting_turns = self.live.supervisor.start("start of turns", self._keep_starting_turns)
         self.step = ""
         if self.phase == "starting":
             self.phase = "ready"
             self._is_ready.set()
             self.events.tell("daemon:ready", {})
             logger.info("ready after %.2f s", self.uptime_seconds)
-            self.upkeep.start()
+            self.upkeep.start(self.live.supervisor)
         if self.home.settings.startup.check_on_start:
             await self._take("profile freshness", self.freshness.look)
         if self.home.settings.startup.update_on_start and not self.home.settings.offline:

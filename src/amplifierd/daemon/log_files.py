@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from amplifier_foundation.sources.store import make_directory
+from amplifier_system.visible import visible, visible_json
 from amplifierd.sessions.secret_values import SecretValues
 
 LOG_FILE = "daemon.log"
@@ -103,7 +104,7 @@ class _Lines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         known = _known(record)
         record.about = " [" + " ".join(f"{name}={value}" for name, value in known.items()) + "]" if known else ""
-        return str(self._secrets.scrubbed(super().format(record)))
+        return visible(str(self._secrets.scrubbed(super().format(record))))
 
 
 class _JsonLines(logging.Formatter):
@@ -120,4 +121,4 @@ class _JsonLines(logging.Formatter):
         value |= {**_known(record), "message": record.getMessage()}
         if record.exc_info:
             value["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(self._secrets.scrubbed(value), ensure_ascii=False)
+        return visible_json(json.dumps(self._secrets.scrubbed(value), ensure_ascii=False))

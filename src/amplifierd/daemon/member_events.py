@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
+from amplifier_system.supervisor import Supervisor, cancelled
 from amplifierd.cluster.destination import Destination
 from amplifierd.exceptions import MemberError, SessionError
 
@@ -46,7 +47,7 @@ class MemberEvents:
     async def follow(self) -> None:
         """Be told what happens elsewhere from now on, as long as a client watches everything."""
         if self._running is None or self._running.done():
-            self._running = asyncio.create_task(self._run())
+            self._running = self._cluster.store.supervisor.start("events of other members", self._run)
             self._connect()
         waiting = [asyncio.create_task(stream.is_connected.wait()) for stream in self._watching.values()]
         if waiting:
@@ -55,9 +56,7 @@ class MemberEvents:
                 task.cancel()
 
     async def close(self) -> None:
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.gather(self._running, return_exceptions=True)
+        await cancelled(self._running)
 
     async def _run(self) -> None:
         quiet_s = 0.0
@@ -77,7 +76,7 @@ class MemberEvents:
         for member_id in self._watching.keys() - there.keys():
             self._watching.pop(member_id).task.cancel()
         for member_id in there.keys() - self._watching.keys():
-            self._watching[member_id] = _MemberStream(self, there[member_id])
+            self._watching[member_id] = _MemberStream(self, there[member_id], self._cluster.store.supervisor)
 
     async def read(self, stream: _MemberStream) -> None:
         """Pass on what a member tells, until its stream ends."""
@@ -123,11 +122,11 @@ class MemberEvents:
 class _MemberStream:
     """The stream of one member, opened again whenever it breaks."""
 
-    def __init__(self, events: MemberEvents, to: Destination) -> None:
+    def __init__(self, events: MemberEvents, to: Destination, supervisor: Supervisor) -> None:
         self.to = to
         self.after: str | None = None
         self.is_connected = asyncio.Event()
-        self.task = asyncio.create_task(self._run(events))
+        self.task = supervisor.start(f"events of {to.member_id}", lambda: self._run(events))
 
     async def _run(self, events: MemberEvents) -> None:
         while True:

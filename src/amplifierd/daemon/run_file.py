@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -9,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from amplifier_foundation.sources.store import make_directory
+from amplifier_system.files import PRIVATE
 from amplifierd.exceptions import FormatUnsupportedError, HomeInUseError
 from amplifierd.paths import Paths
 from amplifierd.session_store.hold import Holder
@@ -16,6 +20,7 @@ from amplifierd.session_store.record import now
 from amplifierd.stored_json import StoredFormat
 
 _FORMAT = StoredFormat(private=True)
+_PATIENCE_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,8 @@ def run_file(paths: Paths) -> Path:
 
 def find_running(paths: Paths) -> RunningDaemon | None:
     """Return the daemon that serves a home, None when there is none; a file that a dead one left counts for nothing."""
+    if not _is_served(paths):
+        return None
     try:
         value = _FORMAT.read(run_file(paths))
     except (OSError, ValueError, FormatUnsupportedError):
@@ -54,10 +61,9 @@ def find_running(paths: Paths) -> RunningDaemon | None:
     try:
         known = {name: value[name] for name in ("boot_id", "host", "port", "url", "uds", "version", "started_at")}
         options = tuple(value.get("options", ()))
-        running = RunningDaemon(process=Holder(**value["process"]), options=options, **known)
+        return RunningDaemon(process=Holder(**value["process"]), options=options, **known)
     except (KeyError, TypeError):
         return None
-    return running if running.process.is_alive() else None
 
 
 def write_run_file(
@@ -92,16 +98,52 @@ def serving(paths: Paths) -> Iterator[None]:
     Raises:
         HomeInUseError: another daemon serves it.
     """
-    from filelock import FileLock, Timeout  # only a daemon locks; many ask whether there is one
-
     make_directory(paths.run)
-    lock = FileLock(paths.run / "daemon.lock", thread_local=False)
+    descriptor = os.open(_lock_file(paths), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
     try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        raise home_in_use(paths, find_running(paths)) from None
-    try:
-        yield
+        _lock(descriptor, paths)
+        try:
+            yield
+        finally:
+            run_file(paths).unlink(missing_ok=True)
     finally:
-        run_file(paths).unlink(missing_ok=True)
-        lock.release()
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, paths: Paths) -> None:
+    """Lock a home for this process; one that only asks whether there is a daemon has it for a moment."""
+    limit = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > limit:
+                raise home_in_use(paths, find_running(paths)) from None
+            time.sleep(_PATIENCE_S / 20)
+        except OSError as error:
+            raise HomeInUseError(
+                f"{paths.run} cannot be locked, so two daemons could serve this home: {error}",
+                hint="put the home on a file system with locks (flock): a local disk, or NFS with its lock service",
+            ) from error
+        else:
+            return
+
+
+def _is_served(paths: Paths) -> bool:
+    """True while a daemon has the home locked; of a file system without locks it is assumed."""
+    try:
+        descriptor = os.open(_lock_file(paths), os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def _lock_file(paths: Paths) -> Path:
+    return paths.run / "daemon.lock"

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from amplifier_core.exceptions import AmplifierError
+from amplifier_system.supervisor import Supervisor, cancelled
 from amplifierd.sessions.home_sessions import Sessions
 from amplifierd.source_cache import measure_cache
 
@@ -35,13 +36,11 @@ class Upkeep:
         """Go on with sessions that have other settings."""
         self._sessions = sessions
 
-    def start(self) -> None:
-        self._running = asyncio.create_task(self._run())
+    def start(self, supervisor: Supervisor) -> None:
+        self._running = supervisor.start("upkeep", self._run)
 
     async def stop(self) -> None:
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.gather(self._running, return_exceptions=True)
+        await cancelled(self._running)
 
     async def _run(self) -> None:
         while True:

@@ -12,6 +12,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 
 from amplifier_core import __version__
 from amplifier_core.packages import TYPE_TO_MOUNT_POINT
+from amplifier_system.supervisor import LoopState
 from amplifierd.daemon.daemon import Daemon, Phase
 from amplifierd.daemon.log_files import LOG_FILE
 from amplifierd.daemon.log_tail import read_tail
@@ -42,15 +43,19 @@ class About(Answer):
 
 
 class Health(Answer):
-    status: Literal["healthy"] = "healthy"
+    """`degraded` while a loop of the daemon fails and is started again; `degraded_loops` names them."""
+
+    status: Literal["healthy", "degraded"] = "healthy"
     version: str
     uptime_seconds: float
     active_sessions: int
+    degraded_loops: list[str]
 
 
 class Readiness(Answer):
     ready: bool
     phase: Phase
+    degraded_loops: list[str]
 
 
 class Counts(Answer):
@@ -140,7 +145,14 @@ async def about(request: Request) -> About | RedirectResponse:
 @router.get("/health", include_in_schema=False)
 async def health(daemon: TheDaemon) -> Health:
     """Say that the daemon responds; touches neither disk nor locks."""
-    return Health(version=__version__, uptime_seconds=daemon.uptime_seconds, active_sessions=daemon.live.loaded)
+    degraded = [loop.name for loop in daemon.degraded_loops]
+    return Health(
+        status="degraded" if degraded else "healthy",
+        version=__version__,
+        uptime_seconds=daemon.uptime_seconds,
+        active_sessions=daemon.live.loaded,
+        degraded_loops=degraded,
+    )
 
 
 @unversioned.get("/ready", responses={503: {"model": Readiness, "description": "Not yet, or no longer"}})
@@ -149,7 +161,8 @@ async def ready(daemon: TheDaemon, response: Response) -> Readiness:
     """Say whether sessions can be created: 200 when they can, else 503 with the phase."""
     if daemon.phase != "ready":
         response.status_code = 503
-    return Readiness(ready=daemon.phase == "ready", phase=daemon.phase)
+    degraded = [loop.name for loop in daemon.degraded_loops]
+    return Readiness(ready=daemon.phase == "ready", phase=daemon.phase, degraded_loops=degraded)
 
 
 @unversioned.get("/openapi.json", include_in_schema=False)
@@ -252,5 +265,9 @@ def _counted(daemon: Daemon) -> dict[str, Any]:
         "collections": Counts(total=len(collections), error=sum(each.status == "error" for each in collections)),
         "profiles": ProfileCounts(total=len(found), fresh=fresh, invalid=invalid, stale=len(found) - fresh - invalid),
         "queues": {"subscribers": daemon.events.subscribers, "dropped": daemon.events.dropped},
-        "warnings": [*daemon.warnings, *issues],
+        "warnings": [*daemon.warnings, *map(_loop_warning, daemon.degraded_loops), *issues],
     }
+
+
+def _loop_warning(loop: LoopState) -> str:
+    return f"the loop {loop.name!r} fails and is started again (restart {loop.restarts}): {loop.error}"

@@ -25,6 +25,7 @@ from .index_database import check_index_format
 from .json_lines import encoded_file, encoded_lines, find_last, read_last
 from .message_page import MessagePage, Place
 from .parts_file import PartsFile
+from .process_locks import ProcessLocks
 from .protocol import (
     Message,
     NewSession,
@@ -60,6 +61,7 @@ class FileStore:
     def __init__(self, paths: Paths, *, progress: Progress | None = None) -> None:
         self._sessions, self._index_file = paths.sessions, paths.index_file
         self._trash = Trash(paths.sessions)
+        self._locks = ProcessLocks(paths.run / "holders")
         self._index = SessionIndex(paths, progress)
         self._writers: OrderedDict[str, SessionWriter] = OrderedDict()
         self._files = lru_cache(maxsize=_MOST_KNOWN)(self._files_of)
@@ -84,7 +86,7 @@ class FileStore:
         }
 
     async def create(self, new: NewSession, holder: Holder) -> Hold:
-        hold = Hold(checked_session_id(new.record.session_id), holder, epoch=1, since=now())
+        hold = Hold(checked_session_id(new.record.session_id), self._locks.marked(holder), epoch=1, since=now())
         held = {GATE: hold.fence, HOLD: encoded_file(hold.to_dict())}
         await self._create(new, held, lambda: self.delete(hold))
         return hold
@@ -211,7 +213,8 @@ class FileStore:
         writer = self._writer(session_id)
         acquired: list[Hold] = []
         try:
-            await writer.in_turn(lambda: acquired.append(writer.acquire(holder, take_over=take_over)))
+            own = self._locks.marked(holder)
+            await writer.in_turn(lambda: acquired.append(writer.acquire(own, take_over=take_over)))
         except asyncio.CancelledError:
             if acquired:  # no one will learn of it
                 await run_to_end(self.release(acquired[0]))
@@ -225,11 +228,11 @@ class FileStore:
 
     async def holder_of(self, session_id: str) -> Hold | None:
         files = self._files(session_id)
-        return await in_thread(lambda _: _find_live_hold(files))
+        return await in_thread(lambda _: self._find_live_hold(files))
 
     async def abandoned(self) -> Sequence[str]:
         def work(stop: Stop) -> list[str]:
-            return [name for name in session_names(self._sessions) if _is_abandoned(self._files(name), stop)]
+            return [name for name in session_names(self._sessions) if self._is_abandoned(self._files(name), stop)]
 
         return await in_thread(work)
 
@@ -346,7 +349,7 @@ class FileStore:
         """Return the open files of a session; those used longest ago are closed when there are too many."""
         writer = self._writers.get(session_id)
         if writer is None:
-            writer = self._writers[session_id] = SessionWriter(self._files(session_id))
+            writer = self._writers[session_id] = SessionWriter(self._files(session_id), self._locks)
             self._close_oldest()
         else:
             self._writers.move_to_end(session_id)
@@ -362,14 +365,12 @@ class FileStore:
             del self._writers[session_id]
             writer.close()
 
+    def _find_live_hold(self, files: SessionFiles) -> Hold | None:
+        files.check_exists()
+        hold = find_hold(files)
+        return hold if hold is not None and self._locks.is_alive(hold.holder) else None
 
-def _find_live_hold(files: SessionFiles) -> Hold | None:
-    files.check_exists()
-    hold = find_hold(files)
-    return hold if hold is not None and hold.holder.is_alive() else None
-
-
-def _is_abandoned(files: SessionFiles, stop: Stop) -> bool:
-    stop.check()
-    hold = files.read_hold()
-    return hold is not None and not hold.holder.is_alive()
+    def _is_abandoned(self, files: SessionFiles, stop: Stop) -> bool:
+        stop.check()
+        hold = files.read_hold()
+        return hold is not None and not self._locks.is_alive(hold.holder)

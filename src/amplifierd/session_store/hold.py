@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cache, cached_property
 from typing import Any
 
@@ -15,21 +15,29 @@ from .process_identity import boot_id, find_start, same_boot
 
 @dataclass(frozen=True)
 class Holder:
-    """The process that holds a session. `started` tells a process from a later one with the same id."""
+    """The process that holds a session. `started` tells a process from a later one with the same id.
+
+    `lock` names the file that it keeps locked while it lives, in a home of files.
+    """
 
     pid: int
     started: float
     boot_id: str
     host: str
     kind: str
+    lock: str | None = field(default=None, compare=False)
 
     @classmethod
     def of_this_process(cls, kind: str = "library") -> Holder:
         pid = os.getpid()
         return cls(pid=pid, started=_own_start(pid), boot_id=boot_id(), host=socket.gethostname(), kind=kind)
 
+    def is_this_process(self) -> bool:
+        own = Holder.of_this_process(self.kind)
+        return (self.pid, self.started, self.boot_id, self.host) == (own.pid, own.started, own.boot_id, own.host)
+
     def is_alive(self) -> bool:
-        """Say whether the process may still be there; of one that cannot be seen from here it is assumed."""
+        """Say whether the process may still be there, by its id; of one that cannot be seen from here it is assumed."""
         if self.host != socket.gethostname():
             return True
         if self.boot_id != boot_id():
@@ -70,7 +78,7 @@ def held(hold: Hold) -> SessionHeldError:
         f"session {hold.session_id!r} is held by {hold.holder}{reached} since {hold.since}",
         holder=hold.holder,
         address=hold.address,
-        hint="end that process or let it close the session, or take the session over",
+        hint=f"end that process, or take the session from it: amplifier session take-over {hold.session_id}",
     )
 
 

@@ -23,6 +23,7 @@ from .hold import DELETED, FREE, Hold, Holder, fence, fence_epoch, held
 from .json_lines import append_whole, encoded_file, truncate_torn
 from .metadata_file import METADATA_FORMAT, metadata_text
 from .parts_file import PartsFile
+from .process_locks import ProcessLocks
 from .record import SessionRecord, now
 from .session_files import EVENTS, GATE, HOLD, LINE_FILES, PARTS, PLAN, SessionFiles, archived_plan_name
 from .staging import write_new
@@ -43,8 +44,8 @@ class SessionWriter:
     loop: it does its work at once or not at all.
     """
 
-    def __init__(self, files: SessionFiles) -> None:
-        self.files = files
+    def __init__(self, files: SessionFiles, locks: ProcessLocks) -> None:
+        self.files, self._locks = files, locks
         self._folder = str(files.directory)
         self.parts = PartsFile(files.path(PARTS))
         self.waiting = 0
@@ -200,7 +201,7 @@ class SessionWriter:
 
     def _acquire(self, gate: Gate, holder: Holder, take_over: bool) -> Hold:
         current, line = find_hold(self.files), gate.read()
-        if current is not None and not take_over and current.holder.is_alive():
+        if current is not None and not take_over and self._locks.is_alive(current.holder):
             raise held(current)
         hold = Hold(self.files.session_id, holder, fence_epoch(line) + 1, now())
         try:

@@ -28,7 +28,7 @@ async def append_message(runner: ExecutionRunner, message: Message) -> Message:
         runner.transcript.turn = runner.turn
         line = await runner.transcript.add(message, lasting=True)
         await runner.kernel.add_to_context(for_context(line))
-        await runner.change(message_count=runner.record.message_count + runner.transcript.take_written())
+        await runner.change(message_count=runner.transcript.count)
         return line
 
 

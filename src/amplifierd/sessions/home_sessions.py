@@ -265,6 +265,17 @@ class Sessions(SessionRemoval):
         """
         return await self._interrupted_turns.take_over(checked_session_id(session_id), *keep)
 
+    async def free(self, session_id: str) -> None:
+        """Take a session from whatever holds it, and let it go; a process that still lives cannot write it any more.
+
+        It is a person's word that the holder counts for nothing.
+
+        Raises:
+            SessionNotFoundError: there is none of that id.
+        """
+        hold = await self._store.acquire(checked_session_id(session_id), self.runtime.holder, take_over=True)
+        await self._store.release(hold)
+
     # --- what turns did to files
 
     async def changes(self, session_id: str, turn: int) -> Changes:

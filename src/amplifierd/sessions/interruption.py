@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from amplifier_core.llm_errors import AbortError
@@ -12,9 +13,11 @@ from amplifier_kit.messages.conversation import text_of
 from amplifierd.problems import problem_document
 from amplifierd.session_store.protocol import Message, StoredEvent
 
-from .receipts import CallState, Check, ReceiptBook
+from .receipts import CallState, Check, ReadPart, ReceiptBook
 from .transcript import Transcript, last_turn
 from .uncounted_usage import TURN_BEGUN, TURN_DONE, used_in
+
+Settle = Callable[[Call, int], Awaitable[tuple[CallState, Any]]]
 
 PARTIAL = "assistant_message:partial"
 INTERRUPTED = "The turn was interrupted before it ended."
@@ -96,6 +99,7 @@ async def repair(
     events: Sequence[StoredEvent],
     transcript: Transcript,
     check: Check | None = None,
+    read_part: ReadPart | None = None,
     *,
     turn_count: int = 0,
 ) -> Repair:
@@ -105,7 +109,7 @@ async def repair(
     what it had written.
     """
     broken = find_broken_turn(messages, events, turn_count)
-    book = ReceiptBook.of(events)
+    settle = partial(ReceiptBook.of(events).settle, check=check, read_part=read_part)
     orphans = _orphans(messages)
     whole: list[Message] = []
     written = [line for line in messages if broken and line.get("turn") == broken.number and _is_of_repair(line)]
@@ -113,7 +117,7 @@ async def repair(
     is_rewritten = False
     for index, message in enumerate(messages):
         whole.append(message)
-        stand_ins = [await _stand_in(call, message, book, transcript, check) for call in orphans.get(index, ())]
+        stand_ins = [await _stand_in(call, message, settle, transcript) for call in orphans.get(index, ())]
         if not stand_ins:
             continue
         written += stand_ins
@@ -176,11 +180,9 @@ def _orphans(messages: Sequence[Message]) -> dict[int, list[Call]]:
     return found
 
 
-async def _stand_in(
-    call: Call, message: Message, book: ReceiptBook, transcript: Transcript, check: Check | None
-) -> Message:
+async def _stand_in(call: Call, message: Message, settle: Settle, transcript: Transcript) -> Message:
     turn = message.get("turn", transcript.turn)
-    state, content = await book.settle(call, turn, check)
+    state, content = await settle(call, turn)
     metadata = {"repaired": state}
     answer = {"role": "tool", "tool_call_id": call.id, "name": call.name, "content": content, "metadata": metadata}
     return {**transcript.line(answer), "turn": turn, **_correlation(message)}

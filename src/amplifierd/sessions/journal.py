@@ -34,8 +34,8 @@ _KEPT_ELSEWHERE = {
 }
 """What a stored event leaves out, because the stored requests, the transcript and the receipts have it."""
 
-_RECEIPTS = frozenset({"tool:intent", "tool:outcome"})
-"""Stored as they are: after a crash the model is told from them what its tools returned."""
+_QUESTIONS = "approval:"
+"""How the events begin that ask a person, who has to see all that will run; of them, only what is stored is masked."""
 
 _TELLING = (
     *("session:start", "session:resume", "session:fork", "session:end", "session:config"),
@@ -142,7 +142,7 @@ class Journal:
         return GO_ON
 
     def note(self, event: str, data: Mapping[str, Any]) -> None:
-        """Tell an event of ours, also when it cannot be stored, unless the hold is lost."""
+        """Store an event of ours and tell it; where that fails, the one who notes it does not hear of it."""
         self._tree.add(self._entry(event, data, is_own=False))
         self._tree.flush()
 
@@ -175,8 +175,8 @@ class Journal:
         if self._secrets.may_be_in(texts, keys):
             for entry in entries:
                 told, stored = self._secrets.cleaned(entry.data, by_name=not entry.is_own)
-                entry.event["data"] = told
-                entry.stored = told if entry.event["event"] in _RECEIPTS else stored
+                entry.event["data"] = told if entry.event["event"].startswith(_QUESTIONS) else stored
+                entry.stored = stored
 
     def try_store(self, entries: Sequence[Entry]) -> bool:
         try:
@@ -195,14 +195,14 @@ class Journal:
         return [stored_line(entry.event, entry.stored, self._nesting) for entry in entries if entry.is_stored]
 
     def _note_failure(self, entries: Sequence[Entry], error: SessionError) -> None:
-        """Say of events that they are not stored. What others say is told all the same, unless the hold is lost."""
+        """Keep events from those who watch that are not stored; a passing piece is told, unless the hold is lost."""
         if isinstance(error, HoldLostError) and self.lost is None:
             self.lost = error
             self.on_lost()
         for entry in entries:
-            if entry.is_own or isinstance(error, HoldLostError):
+            if entry.is_stored or isinstance(error, HoldLostError):
                 entry.error = error
-            elif entry.is_stored:
+            if entry.is_stored and not entry.is_own:
                 name = entry.event["event"]
                 logger.warning("event %s of session %s is not stored: %s", name, self._session_id, error)
 

@@ -149,10 +149,12 @@ class KernelSession:
         coordinator.register_capability("session_manager", runner.runtime)
         coordinator.register_capability("redaction.scrub", runner.runtime.secrets.scrubbed)
         build, paths = runner.equipment.build, runner.runtime.paths
-        policy = session_policy_for(plan, paths=paths, working_dir=runner.working_dir, build=build)
+        workspace = runner.runtime.store.workspace(runner.session_id)
+        policy = session_policy_for(plan, paths=paths, working_dir=runner.working_dir, build=build, workspace=workspace)
         coordinator.register_capability(_POLICY, policy)
         if runner.parent is not None:
             hand_down_guards(runner.parent.kernel.session, self.session)
+            coordinator.register_capability(_POLICY, coordinator.get_capability(_POLICY).opening(workspace))
         return coordinator.get_capability(_POLICY)
 
     async def _offer_approvals(self) -> None:
@@ -192,8 +194,9 @@ class KernelSession:
         runner, store = self.runner, self.runner.runtime.store
         record, stored = runner.record, await store.read_events(runner.session_id)
         check = partial(ask_tool, self.session.coordinator.get("tools"))
+        read_part = partial(store.read_part, runner.session_id)
         found = await repair(
-            runner.session_id, self.messages, stored, runner.transcript, check, turn_count=record.turn_count
+            runner.session_id, self.messages, stored, runner.transcript, check, read_part, turn_count=record.turn_count
         )
         if found.rewritten is not None:
             self.messages = list(found.rewritten)
@@ -219,8 +222,10 @@ class KernelSession:
         if said or used != Usage():
             runner.budget.used = Usage.from_json(record.usage) + used
             self.settled |= {"usage": runner.budget.used.to_json(), "token_usage": runner.budget.used.tokens.to_json()}
-            self.settled |= {"usage_seq": last_seq, "message_count": len(self.messages)}
+            self.settled["usage_seq"] = last_seq
             self.settled["turn_count"] = max(record.turn_count, last_turn(self.messages))
+        if said or record.message_count != len(self.messages):
+            self.settled["message_count"] = len(self.messages)
 
     async def _install(self, transcript: list[Message]) -> None:
         """Put a conversation into the context, and what a person had left out is left out again."""

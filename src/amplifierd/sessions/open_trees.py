@@ -17,6 +17,7 @@ from amplifierd.session_store.protocol import Hold, Holder, NewSession
 from .announcements import first_sequence
 from .approvals import ApprovalQueue
 from .approvers import Approver
+from .lasting_approvals import LastingApprovals
 from .runtime import Runtime
 from .tree import SessionTree
 from .tree_budget import TreeBudget
@@ -87,7 +88,11 @@ class OpenTrees:
                 await self._store.release(found.hold)
 
     async def tree(self, root_id: str, approver: Approver, display: DisplaySystem | None) -> SessionTree:
-        """Return what the sessions of a held tree share, at first as the store has it."""
+        """Return what the sessions of a held tree share, at first as the store has it.
+
+        Raises:
+            SettingsError: the home's list of lasting approvals is damaged.
+        """
         async with self._alone(root_id):
             found = self._open[root_id]
             if found.tree is None:
@@ -97,11 +102,19 @@ class OpenTrees:
                     last, used = await tree_history(self._store, root_id)
                     root = await self._store.read(root_id)
                 budget = TreeBudget(Limits.read(root.limits), used)
-                found.tree, found.new = self._tree(found.hold, last, budget, approver, display), None
+                lasting = LastingApprovals(self._runtime.paths, root.working_dir)
+                await asyncio.to_thread(lasting.read)  # a damaged list is an error now, not at the first question
+                found.tree, found.new = self._tree(found.hold, last, budget, approver, display, lasting), None
             return found.tree
 
     def _tree(
-        self, hold: Hold, last: int, budget: TreeBudget, approver: Approver, display: DisplaySystem | None
+        self,
+        hold: Hold,
+        last: int,
+        budget: TreeBudget,
+        approver: Approver,
+        display: DisplaySystem | None,
+        lasting: LastingApprovals,
     ) -> SessionTree:
         root_id, store = hold.session_id, self._store
 
@@ -117,7 +130,7 @@ class OpenTrees:
         async def save(value: Any) -> None:
             await store.put_document(hold, APPROVALS, value)
 
-        approvals = ApprovalQueue(root_id, emit=emit, load=load, save=save, approver=approver)
+        approvals = ApprovalQueue(root_id, emit=emit, load=load, save=save, approver=approver, lasting=lasting)
         events = self._runtime.announcements.tree(root_id, last)
         tree = SessionTree(store, hold, events, budget, approvals, display)
         return tree

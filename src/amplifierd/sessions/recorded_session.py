@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from amplifier_core import ChatResponse, LLMError, TextBlock, ToolCall, ToolResult, llm_errors
@@ -14,7 +15,7 @@ from amplifierd.session_store.protocol import Message, SessionStore, StoredEvent
 from amplifierd.session_store.record import SessionRecord
 
 from .budget_layer import BUDGET_EXHAUSTED
-from .receipts import INTENT, OUTCOME
+from .receipts import INTENT, OUTCOME, ReadPart, whole_outcome
 from .stored_requests import StoredRequest, named, requests
 
 
@@ -82,7 +83,7 @@ class RecordedSession:
             )
         first = min(request.turn for request in kept)
         numbers = sorted({request.turn for request in kept})
-        calls = _calls(events)
+        calls = await _calls(events, partial(store.read_part, session_id))
         turns = tuple(_turn(number, messages, kept, events, calls) for number in numbers)
         earlier = tuple(message for message in messages if int(message.get("turn") or 0) < first)
         return cls(record, turns, calls, earlier)
@@ -189,12 +190,13 @@ def _steering(mine: Sequence[StoredRequest], events: Sequence[StoredEvent]) -> d
     return said
 
 
-def _calls(events: Sequence[StoredEvent]) -> dict[str, RecordedCall]:
+async def _calls(events: Sequence[StoredEvent], read_part: ReadPart) -> dict[str, RecordedCall]:
     calls: dict[str, RecordedCall] = {}
     for _, data in named([*events], INTENT):
         calls[str(data.get("tool_call_id"))] = RecordedCall(str(data.get("tool_name")), str(data.get("input_hash")))
     for _, data in named([*events], OUTCOME):
         call_id = str(data.get("tool_call_id"))
         if call_id in calls:
-            calls[call_id] = RecordedCall(calls[call_id].tool_name, calls[call_id].input_hash, data)
+            begun, outcome = calls[call_id], await whole_outcome(data, read_part)
+            calls[call_id] = RecordedCall(begun.tool_name, begun.input_hash, outcome)
     return calls

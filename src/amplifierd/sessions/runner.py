@@ -88,15 +88,21 @@ class ExecutionRunner:
         self.journal.on_piece = self.partial.hear
         self.children = Children(self)
         self.checkpoints: TurnCheckpoints | None = None
+        put_parts = partial(session_manager.store.put_parts, hold)
         self.requests = RequestRecorder(
             self.journal.write_soon,
-            partial(session_manager.store.put_parts, hold),
+            put_parts,
             self.transcript.index,
             scrub=session_manager.secrets.scrubbed,
             find_injector=lambda text: self.kernel.session.coordinator.find_injector(text),
         )
         self.tools, self.client_turns = StoppableTools(), ClientTurns()
-        kept = (self.summary, self.requests, self.budget, Receipts(self.journal.write))
+        kept = (
+            self.summary,
+            self.requests,
+            self.budget,
+            Receipts(self.journal.write, put_parts, session_manager.secrets),
+        )
         own = (self.tools.gate, *kept, self.tools)
         self._layers: tuple[CallLayer, ...] = (*layers, self.client_turns, *own)
         self._kernel: KernelSession | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
@@ -26,8 +27,8 @@ _LINE_ONLY = frozenset({"id", "timestamp", "turn", "correlation_id", "agent", "t
 class Transcript:
     """Appends the messages of one session. `turn` and `correlation_id` are those of the turn that runs.
 
-    `answers` counts the messages of the assistant that were written; `is_behind` says that one could not be, which the
-    context may have all the same.
+    `count` is how many messages are stored, `answers` how many of the assistant were written; `is_behind` says that one
+    could not be, which the context may have all the same.
 
     The prompt of a turn is written before the orchestrator sees it. When the orchestrator stores it in the context, it
     is recognised, also as hooks changed it or with words around it, and not written again; `on_reworded` is told the id
@@ -48,7 +49,7 @@ class Transcript:
         self.last_id: str | None = None
         self.answers = 0
         self.is_behind = False
-        self._written = 0
+        self.count = 0
         self._store, self._hold, self._agent = store, hold, agent
         self._prompts: tuple[str, ...] = ()
         self._prompt_id = ""
@@ -62,6 +63,7 @@ class Transcript:
         for message in messages:
             self.index.add(message)
         self.last_id = str(messages[-1]["id"]) if messages else None
+        self.count = len(messages)
 
     async def add_prompt(self, prompt: str, metadata: Mapping[str, Any] | None = None) -> Message:
         """Write the prompt that begins a turn."""
@@ -96,22 +98,23 @@ class Transcript:
         except SessionError:
             self.is_behind = True
             raise
+        except asyncio.CancelledError:  # a store ends what it has begun
+            self._note(line)
+            raise
+        self._note(line)
+        return line
+
+    def _note(self, line: Message) -> None:
         self.index.add(line)
         self.last_id = line["id"]
         self.answers += line["role"] == "assistant"
-        self._written += 1
-        return line
+        self.count += 1
 
     def _is_prompt(self, message: Mapping[str, Any]) -> bool:
         if not self._prompts or message.get("role") != "user" or _is_injected(message):
             return False
         said = text_of(message.get("content"))
         return any(prompt in said if prompt else not said for prompt in self._prompts)
-
-    def take_written(self) -> int:
-        """Return how many messages were written since this was last asked."""
-        count, self._written = self._written, 0
-        return count
 
     def line(self, message: Mapping[str, Any]) -> Message:
         """Return a message as it is stored."""

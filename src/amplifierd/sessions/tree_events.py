@@ -149,8 +149,14 @@ class TreeEvents(EventSource):
 
     async def _store(self, left: dict[Recorder, list[Entry]], entries: Sequence[Entry]) -> None:
         try:
-            for recorder, batch in left.items():
+            while left:
+                recorder, batch = next(iter(left.items()))
                 await recorder.store(batch)
+                del left[recorder]
+        except BaseException as error:
+            for entry in (entry for batch in left.values() for entry in batch):
+                entry.error = entry.error or error
+            raise
         finally:
             self._storing = None
             self._end(entries)

@@ -35,12 +35,13 @@ class SessionHistory:
 
 
 async def session_history(store: SessionStore, session_id: str) -> SessionHistory:
-    record, last_seq = await store.read(session_id), await store.last_seq(session_id)
-    counted = counted_until(record, last_seq)
+    record = await store.read(session_id)
+    counted = counted_until(record, await store.last_seq(session_id))
     uncounted = await store.read_events(session_id, after_seq=counted)
     latest = last_mark(uncounted)
     if latest is None and counted:  # a turn is counted before its end is told
         latest = (await store.last_events([session_id], (TURN_BEGUN, TURN_DONE))).get(session_id)
+    last_seq = await store.last_seq(session_id)  # after the marks: what is told between the two counts as told
     return SessionHistory(record, last_seq, uncounted, latest is not None and latest["event"] == TURN_BEGUN)
 
 

@@ -295,7 +295,7 @@ class Turn:
         used = runner.budget.used
         return {
             "turn_count": result.turn,
-            "message_count": runner.record.message_count + runner.transcript.take_written(),
+            "message_count": runner.transcript.count,
             "agent_invocations": runner.children.invocations,
             "token_usage": used.tokens.to_json(),
             "usage": used.to_json(),

@@ -106,8 +106,7 @@ class Placement:
         """Have a session in a worker."""
         if (placed := self.find(session_id)) is not None:
             return placed
-        if self.is_closed:
-            raise NotReadyError("the daemon is stopping", hint="try again when it is back")
+        self._check_open()
         record = await self._sessions.read_adopted(session_id)
         plan = await self._store.read_plan(session_id)
         secrets = await asyncio.to_thread(secrets_for, plan, os.environ, self._resolvers())
@@ -117,10 +116,16 @@ class Placement:
         finally:
             worker.loading -= 1
         worker.check_there()
+        self._check_open()  # it may have begun to stop while the session was loaded
         placed = self.placed[session_id] = PlacedSession(session_id, worker, told)
         worker.sessions.add(session_id)
         self._unload_surplus()
         return placed
+
+    def _check_open(self) -> None:
+        """Raises `NotReadyError` when the daemon stops."""
+        if self.is_closed:
+            raise NotReadyError("the daemon is stopping", hint="try again when it is back")
 
     def _unload_surplus(self) -> None:
         """Let the sessions leave that have had nothing to do for longest, while more are loaded than may be."""

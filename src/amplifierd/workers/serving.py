@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 
+from amplifier_system.supervisor import Supervisor, cancelled
+
 from .guard import Guard
 from .heartbeat import Heartbeat
 from .json_rpc import Peer
@@ -28,10 +30,10 @@ async def serve(connection: socket.socket, guard: Guard) -> None:
     outbox = Outbox(peer)
     methods.begin(outbox)
     heartbeat = Heartbeat(outbox.put)
-    beside = [asyncio.create_task(heartbeat.run()), asyncio.create_task(leave_cores_to_daemon())]
+    start = Supervisor().start
+    beside = [start("heartbeat", heartbeat.run), start("priority", leave_cores_to_daemon)]
     try:
         await is_over.wait()
     finally:
-        for task in beside:
-            task.cancel()
+        await cancelled(*beside)
         peer.close()

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from amplifier_core.exceptions import ModuleLoadError, describe
 from amplifier_foundation.sources import Sources
-from amplifierd.exceptions import PromptRemovedError, SessionStateError
+from amplifierd.exceptions import NotReadyError, PromptRemovedError, SessionStateError
 from amplifierd.home import Home
 from amplifierd.live_sessions import Part
 from amplifierd.paths import Paths
+from amplifierd.sessions.approval import Remember
 from amplifierd.sessions.client_turns import ClientTurn
 from amplifierd.sessions.session import Session, SubmittedPrompt
 from amplifierd.sessions.tree_events import Event
@@ -50,6 +52,8 @@ class WorkerMethods:
         self._sessions: dict[str, Session] = {}
         self._told: dict[str, Mapping[str, Any]] = {}
         self._turns: set[asyncio.Task[None]] = set()
+        self._begun: set[asyncio.Task[Any]] = set()
+        self._is_stopping = False
         self._few = asyncio.Semaphore(_LOADING)
         self._untold: set[tuple[str, str]] = set()
 
@@ -111,42 +115,70 @@ class WorkerMethods:
         return self._outbox
 
     async def stop(self, grace_s: float) -> None:
-        """Turn away prompts that wait, stop the turns, gently for as long as the grace lasts, and end the process."""
+        """Take on nothing more, stop the turns, gently for as long as the grace lasts, and end the process.
+
+        The store is closed when nothing is left that could write: what was taken on before is waited for.
+        """
+        self._is_stopping = True
         for session in self._sessions.values():
             session.turn_away()
         for session in self._sessions.values():
             await session.cancel()
         if self._turns and grace_s > 0:
             await asyncio.wait(self._turns, timeout=grace_s)
-        await asyncio.gather(*(self.unload(session_id) for session_id in tuple(self._sessions)))
-        if self._turns:
-            await asyncio.wait(self._turns)
+        while self._sessions or self._turns or self._begun:
+            await asyncio.gather(*(self.unload(session_id) for session_id in tuple(self._sessions)))
+            if waiting := self._turns | self._begun:
+                await asyncio.wait(waiting)
         await self._home.sessions.close()
         self._out.flush()
         asyncio.get_running_loop().call_soon(self._at_stop)
+
+    @contextmanager
+    def _taken_on(self) -> Iterator[None]:
+        """Take on a request that works with sessions; a worker that stops waits for it to end.
+
+        Raises:
+            NotReadyError: the worker is stopping.
+        """
+        if self._is_stopping:
+            raise _stopping()
+        task = asyncio.current_task()
+        assert task is not None
+        self._begun.add(task)
+        try:
+            yield
+        finally:
+            self._begun.discard(task)
 
     # --- sessions
 
     async def load(self, session_id: str, environment: Mapping[str, str]) -> dict[str, Any]:
         """Open a session; one that is open stays as it is. `environment` has the secrets that its plan needs."""
-        repaired = False
-        if session_id not in self._sessions:
-            self._learn(environment)
-            try:
-                with logging_about(session_id=session_id):
-                    async with self._few:
-                        opened = await self._home.sessions.resume(session_id, approver=ClientsAnswer())
-            except RuntimeError as error:  # the kernel's word for a module that it cannot do without
-                raise ModuleLoadError(describe(error)) from error
-            if session_id in self._sessions:
-                await opened.close()
-            else:
-                self._sessions[session_id] = opened
-                repaired = bool(opened.repaired)
+        with self._taken_on():
+            repaired = session_id not in self._sessions and await self._open_session(session_id, environment)
         self._tell_state(session_id)
         self._out.flush()
         unread = [key.to_json() for key in self._session(session_id).unread_keys]
         return {**self._state(session_id), "repaired": repaired, "unread_keys": unread}
+
+    async def _open_session(self, session_id: str, environment: Mapping[str, str]) -> bool:
+        """Open a session, unless that was done meanwhile; True if it had to be repaired."""
+        self._learn(environment)
+        try:
+            with logging_about(session_id=session_id):
+                async with self._few:
+                    opened = await self._home.sessions.resume(session_id, approver=ClientsAnswer())
+        except RuntimeError as error:  # the kernel's word for a module that it cannot do without
+            raise ModuleLoadError(describe(error)) from error
+        if self._is_stopping:
+            await opened.close()
+            raise _stopping()
+        if session_id in self._sessions:
+            await opened.close()
+            return False
+        self._sessions[session_id] = opened
+        return bool(opened.repaired)
 
     def _learn(self, environment: Mapping[str, str]) -> None:
         os.environ.update(environment)  # where the SDKs of vendors look for them
@@ -173,6 +205,8 @@ class WorkerMethods:
         client: Mapping[str, Any] | None,
     ) -> dict[str, Any]:
         """Take a prompt on; `turn_ended` follows when its turn is over."""
+        if self._is_stopping:
+            raise _stopping()
         session = self._session(session_id)
         submitted = session.submit(
             prompt,
@@ -237,7 +271,7 @@ class WorkerMethods:
         return [approval.to_dict() for approval in (queue.all() if finished else queue.pending())]
 
     async def resolve_approval(
-        self, session_id: str, request_id: str, decision: str, reason: str | None, remember: bool, by: str
+        self, session_id: str, request_id: str, decision: str, reason: str | None, remember: Remember, by: str
     ) -> dict[str, Any]:
         """Answer a question."""
         queue = self._session(session_id).approvals
@@ -266,7 +300,8 @@ class WorkerMethods:
             raise SessionStateError(f"{method!r} is not called on a session", hint=f"these are: {', '.join(RETURNS)}")
         self._learn(environment)
         try:
-            return plain(await getattr(self._home.sessions, method)(session_id, **arguments))
+            with self._taken_on():
+                return plain(await getattr(self._home.sessions, method)(session_id, **arguments))
         except RuntimeError as error:  # the kernel's word for a module that it cannot do without
             raise ModuleLoadError(describe(error)) from error
         finally:
@@ -275,8 +310,9 @@ class WorkerMethods:
 
     async def replay(self, session_id: str, options: Mapping[str, Any]) -> dict[str, Any]:
         """Run a recorded session again."""
-        result: dict[str, Any] = plain(await self._home.sessions.replay(session_id, **options))
-        return result
+        with self._taken_on():
+            result: dict[str, Any] = plain(await self._home.sessions.replay(session_id, **options))
+            return result
 
     def _session(self, session_id: str) -> Session:
         session = self._sessions.get(session_id)
@@ -323,3 +359,7 @@ class WorkerMethods:
             if not self._home.sessions.is_open(session_id):
                 del self._sessions[session_id]
                 self._tell_gone(session_id)
+
+
+def _stopping() -> NotReadyError:
+    return NotReadyError("the worker is stopping", hint="try again in a moment")

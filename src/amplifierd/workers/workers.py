@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from amplifier_system.supervisor import Supervisor
 from amplifierd.exceptions import NotReadyError, SessionStateError
 from amplifierd.live_sessions import (
     LiveEvent,
@@ -23,6 +24,7 @@ from amplifierd.live_sessions import (
 )
 from amplifierd.session_store.json_lines import encoded_for_others
 from amplifierd.session_store.record import state_conflict
+from amplifierd.sessions.approval import Remember
 from amplifierd.sessions.compaction import Compaction
 from amplifierd.sessions.equipment import Resolvers
 from amplifierd.sessions.home_sessions import Sessions
@@ -73,6 +75,7 @@ class Workers:
             sessions, resolvers, self._home_of(sessions), on_event, self._recover, patience_s=patience_s
         )
         self._supervision = Supervision(self._placement, sessions.runtime.settings.workers)
+        self.supervisor = Supervisor()
         self._supervising: asyncio.Task[None] | None = None
         self._watching: Subscription | None = None
         self._takes_turns = True
@@ -82,7 +85,7 @@ class Workers:
     async def start(self) -> None:
         """Come up; returns at once."""
         self._watching = self._sessions.subscribe(self._hear_own)
-        self._supervising = asyncio.create_task(self._supervision.run())
+        self._supervising = self.supervisor.start("workers", self._supervision.run)
         self._placement.pool.begin()
 
     async def drain(self) -> None:
@@ -262,7 +265,7 @@ class Workers:
         return answer
 
     async def resolve_approval(
-        self, session_id: str, request_id: str, decision: str, *, reason: str | None, remember: bool, by: str
+        self, session_id: str, request_id: str, decision: str, *, reason: str | None, remember: Remember, by: str
     ) -> dict[str, Any]:
         placed = await self._loaded(session_id)
         answer: dict[str, Any] = await self._ask(

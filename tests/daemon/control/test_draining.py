@@ -3,13 +3,14 @@
 import json
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
 from amplifierd.control.main import main
-from amplifierd.daemon.run_file import write_run_file
+from amplifierd.daemon.run_file import serving, write_run_file
 from amplifierd.paths import Paths
 
 MEMBER = "member_one"
@@ -19,12 +20,13 @@ MEMBER = "member_one"
 def serve(tmp_path: Path) -> Iterator[Callable[[list[str]], list[str]]]:
     """Serve a home as a daemon whose member is in one state after the other; returns what is asked of it."""
     started: list[tuple[HTTPServer, threading.Thread]] = []
+    served = ExitStack()
 
     def begin(states: list[str]) -> list[str]:
         asked: list[str] = []
         server = HTTPServer(("127.0.0.1", 0), _daemon(states, asked))
         port = server.server_address[1]
-        (tmp_path / "state/run").mkdir(parents=True)
+        served.enter_context(serving(Paths.from_environment(tmp_path)))
         where = {"host": "127.0.0.1", "port": port, "url": f"http://127.0.0.1:{port}"}
         write_run_file(Paths.from_environment(tmp_path), boot_id="boot", uds=None, version="1", **where)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -37,6 +39,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[[list[str]], list[str]]]:
         server.shutdown()
         thread.join()
         server.server_close()
+    served.close()
 
 
 def _daemon(states: list[str], asked: list[str]) -> type[BaseHTTPRequestHandler]:

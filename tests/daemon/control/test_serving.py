@@ -244,7 +244,7 @@ def test_a_named_token_is_printed_once_listed_without_its_secret_and_revoked(amp
     secret = amplifierd("token", "create", "ci", "--scope", "read").out.strip()
     listed = amplifierd("token", "list", "--json").out
     assert json.loads(listed)[0] | {"created_at": None} == {
-        **{"name": "ci", "scope": "read", "owner": "ci", "created_at": None, "limits": None}
+        **{"name": "ci", "scope": "read", "owner": "ci", "created_at": None, "limits": None, "roots": []}
     }
     assert secret not in listed
     assert secret not in (home / "config/tokens.json").read_text()

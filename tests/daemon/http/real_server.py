@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -119,14 +119,18 @@ def read_events(response: httpx2.Response, *, comments: list[str] | None = None)
 
 
 def plan(
-    *script: Any, tools: bool = False, hooks: Any = (), orchestrator: str = "loop-streaming", **mock: Any
+    *script: Any,
+    tools: bool | Sequence[str] = False,
+    hooks: Any = (),
+    orchestrator: str = "loop-streaming",
+    **mock: Any,
 ) -> dict[str, Any]:
     """Return a plan whose model says these things, call by call."""
     provider = {"script": [*script], "on_exhausted": "canned", "tool_trigger": None, **mock}
     return {
         "session": {"orchestrator": {"module": orchestrator}, "context": {"module": "context-simple"}},
         "providers": [{"module": "provider-mock", "config": provider}],
-        "tools": [{"module": "tool-filesystem"}] if tools else [],
+        "tools": [{"module": name} for name in (("tool-filesystem",) if tools is True else tools or ())],
         "hooks": [*hooks],
         "agents": {},
     }

@@ -50,6 +50,34 @@ def test_it_says_what_it_is_and_how_it_is(client: TestClient, served: Served) ->
     assert client.get(f"{API}/workers").json()["has_more"] is False
 
 
+def test_a_loop_that_fails_is_shown_until_it_works(served: Served, client: TestClient) -> None:
+    daemon: Daemon = served.app.state.daemon
+    repaired = asyncio.Event()
+
+    async def loop() -> None:
+        if not repaired.is_set():
+            raise LookupError("a table is away")
+
+    async def start() -> asyncio.Task[None]:
+        return daemon.live.supervisor.start("example", loop)
+
+    portal = served.running.portal
+    assert portal is not None
+    task = portal.call(start)
+    while not daemon.degraded_loops:
+        portal.call(asyncio.sleep, 0.01)
+    health, ready, status = (client.get(path).json() for path in ("/health", "/ready", f"{API}/status"))
+
+    assert (health["status"], health["degraded_loops"]) == ("degraded", ["example"])
+    assert (ready["ready"], ready["degraded_loops"]) == (True, ["example"])
+    assert any("'example'" in warning and "a table is away" in warning for warning in status["warnings"])
+    assert "a table is away" not in client.get("/health").text
+
+    repaired.set()
+    portal.call(asyncio.wait, [task])
+    assert client.get("/health").json()["status"] == "healthy"
+
+
 @pytest.mark.parametrize("path", ["/health", "/ready", "/openapi.json", "/docs"])
 def test_it_answers_strangers_with_and_without_the_version_in_the_path(served: Served, path: str) -> None:
     stranger = served.client(token="")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import fcntl
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from amplifierd.paths import Paths
 from amplifierd.session_store.file_store import FileStore
 from amplifierd.session_store.hold import Holder
 from amplifierd.sessions.journal import Journal
-from amplifierd.sessions.secret_values import MASK, SecretValues
+from amplifierd.sessions.secret_values import SecretValues
 from amplifierd.sessions.tree_events import Event, Subscription, TreeEvents
 
 sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
@@ -164,8 +165,8 @@ async def test_one_secret_among_many_events_is_masked_and_the_others_stay(tree: 
     first, second, piece = await tree.told()
     assert first["data"] == {"text": "before"}
     assert SECRET not in f"{second}{piece}{stored}"
-    assert MASK in str(second)
-    assert MASK in str(piece)
+    assert "[REDACTED" in str(second)
+    assert "[REDACTED" in str(piece)
 
 
 async def test_what_an_emitter_changes_later_was_told_and_stored_as_it_was(tree: Tree) -> None:
@@ -187,3 +188,23 @@ def test_a_text_that_was_harmless_once_is_a_secret_as_soon_as_it_is_known_to_be_
     secrets.add(SECRET)
 
     assert secrets.may_be_in([SECRET], ["text"])
+
+
+@pytest.mark.parametrize("before", [b"", b"x", b"user:"])
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+def test_a_known_secret_is_masked_in_base64_wherever_it_stands(before: bytes, encode: Callable[[bytes], bytes]) -> None:
+    secret = "k\u00fcche~~~???-und-garten-7"
+    secrets = SecretValues([secret])
+    text = f"sent: {encode(before + secret.encode() + b' and more').decode()}"
+
+    masked = secrets.masked({"text": text})["text"]
+
+    assert "[REDACTED]" in masked
+    assert len(masked) < len("sent: ") + len("[REDACTED]") + len(before) * 2 + 20
+    assert secrets.are_in([text], [])
+
+
+def test_a_known_secret_is_masked_with_unseen_characters_in_it() -> None:
+    secrets = SecretValues(["kitchen-and-garden"])
+
+    assert secrets.masked("my kit\u200bchen-and-\u2060garden!") == "my [REDACTED]!"

@@ -119,3 +119,24 @@ async def test_telling_something_does_not_wait_for_what_comes_later() -> None:
     assert recorder.stored < 10
     while not events.is_settled:  # noqa: ASYNC110 - so that nothing is left behind
         await asyncio.sleep(0)
+
+
+async def test_what_was_not_stored_is_not_told_whatever_kept_it_from_being_stored() -> None:
+    class Broken:
+        def clean(self, entries: Sequence[Entry]) -> None:
+            pass
+
+        def try_store(self, entries: Sequence[Entry]) -> bool:
+            return False
+
+        async def store(self, entries: Sequence[Entry]) -> None:
+            raise asyncio.CancelledError
+
+    events = TreeEvents("root")
+    watcher = Watcher(events)
+    event = {"event": "tool:post", "sequence": events.next_sequence()}
+    with pytest.raises(asyncio.CancelledError):
+        await events.tell([Entry(Broken(), event, plain_data({}), is_own=False)])
+    events.publish({"sequence": events.next_sequence()})
+
+    assert watcher.seen == [2]

@@ -60,6 +60,22 @@ async def test_stopping_ends_turns_turns_prompts_away_and_lets_every_session_go(
         await own.live.submit(session_id, TurnRequest("too late"))
 
 
+async def test_a_session_that_is_being_loaded_when_the_stop_begins_runs_no_turn(own: WorkerBench) -> None:
+    session_id, folder = await own.session(tools=[{**FAULTS, "config": {"mounts_late": True}}])
+    submitting = asyncio.create_task(own.live.submit(session_id, TurnRequest("Hello")))
+    await until((folder / "mounting").exists)
+
+    async with own.meanwhile(own.live.stop(grace_s=5)):
+        await asyncio.sleep(0.1)
+        (folder / "mounted").touch()
+        with pytest.raises(NotReadyError):
+            await submitting
+
+    assert own.live.workers() == []
+    assert own.home.sessions.holder(session_id) is None
+    assert not own.home.sessions.messages(session_id)
+
+
 async def test_with_other_settings_workers_end_after_their_turns_and_sessions_go_on_in_new_ones(
     own: WorkerBench,
 ) -> None:

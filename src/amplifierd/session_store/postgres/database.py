@@ -10,6 +10,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar
@@ -70,7 +71,10 @@ Work = Callable[[AsyncConnection], Awaitable[T]]
 
 
 class Database:
-    """The database of one process. Nothing is opened before the first work, and nothing is left after `close`."""
+    """The database of one process. Nothing is opened before the first work.
+
+    `close` refuses further work, waits a moment for what is under way, and is final.
+    """
 
     def __init__(
         self,
@@ -85,10 +89,8 @@ class Database:
         self._starting = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._begin()
-
-    def _begin(self) -> None:
-        """Have nothing open and nothing prepared."""
+        self.is_closed = False
+        self._under_way: set[Future[Any]] = set()
         self._connections = Connections(partial(self._connect, ""), most=MOST_CONNECTIONS, idle_s=_IDLE_S)
         self._preparing = asyncio.Lock()
         self._is_prepared = False
@@ -102,17 +104,23 @@ class Database:
         """Run a coroutine in the database's own event loop; cancelling the caller cancels it.
 
         Raises:
-            StoreUnavailableError: it was closed meanwhile.
+            StoreUnavailableError: it was closed.
         """
-        loop, caller = self._running_loop(), asyncio.current_task()
+        try:
+            loop, caller = self._running_loop(), asyncio.current_task()
+        except StoreUnavailableError:
+            work.close()
+            raise
         if loop is asyncio.get_running_loop():
             return await work
         running = asyncio.run_coroutine_threadsafe(work, loop)
+        self._under_way.add(running)
+        running.add_done_callback(self._under_way.discard)
         try:
             return await asyncio.wrap_future(running)
         except asyncio.CancelledError:
             if running.cancelled() and caller is not None and not caller.cancelling():
-                raise StoreUnavailableError(f"{self} was closed meanwhile", hint="ask again") from None
+                raise self._closed() from None
             raise
 
     async def finish(self, work: Coroutine[Any, Any, T]) -> T:
@@ -125,12 +133,13 @@ class Database:
 
     async def close(self) -> None:
         with self._starting:
+            self.is_closed = True
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
-            connections = self._connections
-            self._begin()
         if loop is None or thread is None:
             return
-        await run_to_end(asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_close(connections), loop)))
+        if under_way := [asyncio.wrap_future(running) for running in tuple(self._under_way)]:
+            await run_to_end(asyncio.wait(under_way, timeout=_CLOSE_S))
+        await run_to_end(asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_close(self._connections), loop)))
         loop.call_soon_threadsafe(loop.stop)
         await asyncio.to_thread(thread.join)
         loop.close()
@@ -206,11 +215,16 @@ class Database:
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._starting:
+            if self.is_closed:
+                raise self._closed()
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=_run, args=(self._loop,), name="session-store", daemon=True)
                 self._thread.start()
             return self._loop
+
+    def _closed(self) -> StoreUnavailableError:
+        return StoreUnavailableError(f"{self} was closed", hint="open the home again")
 
     def _unavailable(self, error: BaseException) -> StoreUnavailableError:
         reason = " ".join(str(error).split()) or f"no answer within {_ATTEMPT_S:g} s"

@@ -1,7 +1,7 @@
 """What this process knows of the sessions that it holds: no other process writes them, so it need not ask each time.
 
-It numbers the lines that it appends itself. A line that is stored already under the number of a new one was therefore
-stored by an earlier attempt of the same append, which is how an append that is repeated is neither lost nor doubled.
+It knows the number of the last line that was stored. An append that is repeated is looked for among the lines after
+that one, which is how it is neither lost nor doubled.
 """
 
 from __future__ import annotations

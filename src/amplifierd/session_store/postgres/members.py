@@ -19,6 +19,7 @@ import psycopg
 from psycopg import AsyncConnection
 
 from amplifier_core import __version__
+from amplifier_system.supervisor import Supervisor
 from amplifierd.exceptions import MemberFencedError, StoreUnavailableError
 from amplifierd.session_store.hold import Holder
 
@@ -115,14 +116,16 @@ class Members:
     `on_fenced` is called, in the store's thread, when this process learns that others fenced it.
     """
 
-    def __init__(self, database: Database, notifications: Notifications, kind: str) -> None:
+    def __init__(self, database: Database, notifications: Notifications, supervisor: Supervisor, kind: str) -> None:
         self._database, self._notifications, self._kind = database, notifications, kind
+        self._supervisor = supervisor
         self._own_id: str | None = None
         self._is_fenced = self._has_left = False
         self._joining = asyncio.Lock()
         self._renewing: asyncio.Task[None] | None = None
         self._load: str | None = None
         self.on_fenced: Callable[[], None] = lambda: None
+        self.is_fit: Callable[[], bool] = lambda: True
 
     @property
     def own_id(self) -> str | None:
@@ -230,7 +233,7 @@ class Members:
         await self._database.run(insert)
         await self._stop_renewing()
         self._own_id, self._is_fenced, self._has_left = member_id, False, False
-        self._renewing = asyncio.create_task(self._keep_renewing(member_id))
+        self._renewing = self._supervisor.start("lease", lambda: self._keep_renewing(member_id))
         return member_id
 
     async def _leave(self) -> None:
@@ -275,6 +278,10 @@ class Members:
             await asyncio.sleep(RENEWAL_S / 4)
 
     async def _renew(self, connection: AsyncConnection) -> None:
+        if not self.is_fit():
+            logger.error("member %s gives up its lease: its loops have failed for too long", self._own_id)
+            await connection.execute(_LEAVE, {"member_id": self._own_id, "channel": _CHANNEL})
+            raise fenced()
         values = {"member_id": self._own_id, "lease": LEASE_S, "load": self._load}
         async with asyncio.timeout(LEASE_S / 2):  # in time for another attempt on another connection
             found = await connection.execute(_RENEW, values)

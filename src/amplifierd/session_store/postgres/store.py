@@ -12,6 +12,7 @@ from typing import Any
 from psycopg import AsyncConnection
 
 from amplifier_sessions.session_directory import is_session_id
+from amplifier_system.supervisor import Supervisor
 from amplifier_system.tasks import run_to_end
 from amplifier_system.threads import Stop, in_thread
 from amplifierd.exceptions import StoreUnavailableError
@@ -77,7 +78,8 @@ class PostgresStore:
         self._address, self._workspaces = address, Workspaces(paths.workspaces)
         self.database = Database(address, program=program, patience_s=patience_s, connection_type=connection_type)
         self.notifications = Notifications(self.database)
-        self.members = Members(self.database, self.notifications, program)
+        self.supervisor = Supervisor()
+        self.members = Members(self.database, self.notifications, self.supervisor, program)
         self.shared = SharedValues(self.database)
         self._writes = writes = GroupCommit(self.database, most=together)
         sessions = HeldSessions(self.database, writes)
@@ -297,6 +299,8 @@ class PostgresStore:
         await in_thread(remove)
 
     async def close(self) -> None:
+        if self.database.is_closed:
+            return
         await self.database.finish(self._writes.settle())
         await self.members.leave()
         await self.database.close()

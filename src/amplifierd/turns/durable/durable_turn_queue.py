@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from amplifier_system.supervisor import cancelled
 from amplifierd.exceptions import (
     MemberFencedError,
     NothingToSteerError,
@@ -50,12 +51,13 @@ class DurableTurnQueue:
         self._places = TurnPlacement(store)
         self._rows = TurnRows(store.database)
         self._asked, self._refused = AskedTurns(self._rows), RefusedTurns(self._rows, on_end_elsewhere)
-        self._runs = TurnRuns(self._rows, store, live, self._asked, self._places.find, on_event)
+        self._runs = TurnRuns(self._rows, store, live, self._asked, self._places.find, on_event, store.supervisor)
         self._left = LeftTurns(
             self._rows, self._runs, self._places, SharedFollowUps(store), sessions, live, self.submit
         )
         self._tasks: set[asyncio.Task[None]] = set()
         self._looking: asyncio.Task[None] | None = None
+        self._loops: list[asyncio.Task[None]] = []
         self._subscriptions: list[Callable[[], None]] = []
         self._is_started = asyncio.Event()
         self._is_out = self._is_stopped = False
@@ -78,9 +80,13 @@ class DurableTurnQueue:
         ]
         self._runs.start(self._places.own, worker_id)
         self._is_started.set()
-        self._begin(self._asked.keep_looking())
-        self._begin(self._refused.keep_telling())
-        self._looking = self._begin(self._left.keep_looking())
+        keep = self._store.supervisor.start
+        self._looking = keep("left turns", self._left.keep_looking)
+        self._loops = [
+            self._looking,
+            keep("ends of turns", self._asked.keep_looking),
+            keep("refused turns", self._refused.keep_telling),
+        ]
 
     async def drain(self) -> None:
         self._is_out = True
@@ -96,9 +102,7 @@ class DurableTurnQueue:
 
     async def stop(self) -> None:
         self._is_out = self._is_stopped = True
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancelled(*self._tasks, *self._loops)
         await self._runs.stop()
 
     async def close(self) -> None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from amplifier_core.exceptions import AmplifierError
+from amplifier_system.supervisor import Supervisor, cancelled
 from amplifier_system.tasks import run_to_end
 from amplifierd.exceptions import (
     HoldLostError,
@@ -43,6 +44,8 @@ Begun = Literal["no", "untold", "ended"]
 LOOK_S = 10.0
 """How often is looked for what no notification told."""
 
+_LOOP = "turns"
+_STALLS_S = 60.0
 _MOST_MOVES = 8
 _AGAIN_S = 1.0
 _CLOSE_S = 5.0
@@ -59,7 +62,9 @@ class TurnRuns:
         asked: AskedTurns,
         find_member: FindMember,
         on_event: OnEvent,
+        supervisor: Supervisor,
     ) -> None:
+        self._supervisor = supervisor
         self._rows, self._store, self._live, self._asked = rows, store, live, asked
         self._find_member, self._on_event = find_member, on_event
         self._running: dict[asyncio.Task[object], TurnRow] = {}
@@ -69,7 +74,9 @@ class TurnRuns:
         self._taking: asyncio.Task[None] | None = None
 
     def start(self, member: Callable[[], Awaitable[str]], worker_id: int) -> None:
-        self._taking = asyncio.create_task(self._take_all(member, worker_id))
+        self._taking = self._supervisor.start(
+            _LOOP, lambda: self._take_all(member, worker_id), stalls_after_s=_STALLS_S
+        )
 
     def wake(self, *, is_unsure: bool = False) -> None:
         """Look for turns now; `is_unsure` says that answers of the database may have been lost."""
@@ -78,9 +85,7 @@ class TurnRuns:
 
     async def stop(self) -> None:
         """Take no further turns."""
-        if self._taking is not None:
-            self._taking.cancel()
-            await asyncio.wait([self._taking])
+        await cancelled(self._taking)
 
     @property
     def sessions(self) -> frozenset[str]:
@@ -113,7 +118,9 @@ class TurnRuns:
     # --- taking
 
     async def _take_all(self, member: Callable[[], Awaitable[str]], worker_id: int) -> None:
+        self._is_unsure = True
         while True:
+            self._supervisor.beat(_LOOP)
             self._wake.clear()
             generation = self._times_abandoned
             try:

@@ -1,0 +1,64 @@
+"""A cancellation that comes while something is being written undoes nothing that was done."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from amplifier_core import ToolResult
+from amplifierd.exceptions import StoreUnavailableError
+from amplifierd.paths import Paths
+from amplifierd.session_store.file_store import FileStore
+from amplifierd.session_store.hold import Holder
+from amplifierd.sessions.calls import ToolCall
+from amplifierd.sessions.receipts import OUTCOME, Receipts
+from amplifierd.sessions.secret_values import SecretValues
+from amplifierd.sessions.transcript import Transcript
+
+sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
+from stored_sessions import new_session
+
+
+class Tool:
+    name = "note"
+
+
+async def returned(call: ToolCall) -> ToolResult:
+    return ToolResult(output="done")
+
+
+@pytest.mark.parametrize("failure", [asyncio.CancelledError(), StoreUnavailableError("it was closed")])
+async def test_the_result_of_a_tool_counts_whatever_becomes_of_its_receipt(failure: BaseException) -> None:
+    async def write(event: str, data: dict[str, Any], *, lasting: bool = False) -> None:
+        if event == OUTCOME:
+            raise failure
+
+    async def put_parts(parts: Mapping[str, bytes]) -> None:
+        pass
+
+    call = ToolCall("note", Tool(), "c1", {}, run=returned)
+
+    assert (await Receipts(write, put_parts, SecretValues()).tool_call(call, returned)).output == "done"
+
+
+async def test_a_message_that_was_stored_is_counted_although_its_writer_was_cancelled(tmp_path: Path) -> None:
+    class Late(FileStore):
+        async def append_messages(self, *args: Any, **options: Any) -> None:
+            await super().append_messages(*args, **options)
+            raise asyncio.CancelledError  # as a store does that ends what it has begun
+
+    store = Late(Paths.from_environment(tmp_path, environ={}))
+    hold = await store.create(new_session("s1"), Holder.of_this_process("test"))
+    transcript = Transcript(store, hold)
+
+    with pytest.raises(asyncio.CancelledError):
+        await transcript.add({"role": "user", "content": "Hello"})
+
+    assert transcript.count == len(await store.read_messages("s1")) == 1
+    assert transcript.last_id == (await store.read_messages("s1"))[0]["id"]
+    await store.close()
