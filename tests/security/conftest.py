@@ -1,0 +1,29 @@
+"""The machine of the attacks, made once and reset for each."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parent))
+
+from lab import Lab, lab_in_namespaces
+from sandboxes import place_outside_tmp
+
+
+@pytest.fixture(scope="session")
+def furnished_lab() -> Iterator[Lab]:
+    with place_outside_tmp() as root:
+        try:
+            with lab_in_namespaces(root) as lab:
+                lab.furnish()
+                yield lab
+        except LookupError as exc:
+            pytest.skip(f"attacks run in namespaces of their own, and none can be made here: {exc}")
+
+
+@pytest.fixture
+def lab(furnished_lab: Lab) -> Lab:
+    furnished_lab.reset()
+    return furnished_lab
