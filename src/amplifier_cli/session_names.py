@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from amplifierd.session_store.record import SessionRecord
 
 PREFIX = "session_"
+TAINTED = "it has read content from outside and private data; every host that your own files do not name is asked about"
+"""What it means that a session is tainted."""
 
 
 def short_id(session_id: str) -> str:

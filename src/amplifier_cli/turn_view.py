@@ -11,6 +11,7 @@ from .agent_tree import AgentTree
 from .answer_stream import AnswerStream
 from .details import Details, input_text, outcome_text
 from .render import money, shortened, styled
+from .session_names import TAINTED
 from .tool_lines import called, diff_lines, outcome
 
 Event = Mapping[str, Any]
@@ -63,6 +64,7 @@ class TurnView:
             "task:agent_spawned": self._spawned,
             "execution:done": self._child_done,
             "display:message": lambda event, data: self._note(event, str(data.get("message") or "")),
+            "session:tainted": lambda event, data: self._note(event, f"this session is tainted: {TAINTED}"),
             "mention:unresolved": lambda event, data: self._note(event, f"{data.get('mention')}: {data.get('reason')}"),
             "module:load_failed": lambda event, data: self._note(
                 event, f"{data.get('module_id')}: {data.get('error')}"

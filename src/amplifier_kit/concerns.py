@@ -34,6 +34,9 @@ CONCERN = "approval.concern"
 LEDGER = "approval.ledger"
 """The capability that knows what a session has read; `is_tainted` says that it could pass on what is not others'."""
 
+SESSION_TAINTED = "session:tainted"
+"""The event of a session that becomes tainted; `tool_name` is the tool whose result completed it, if it was one."""
+
 _PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443, "ftp": 21}
 _KINDS = frozenset({"place", "host", "unknown"})
 

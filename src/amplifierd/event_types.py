@@ -33,6 +33,7 @@ MODULE_EVENTS = (
     "orchestrator:steering_injected",
     "orchestrator:rate_limit_delay",
     "session:config",
+    "session:tainted",
 )
 """Events of modules that may not say that they emit them."""
 

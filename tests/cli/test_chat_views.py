@@ -173,3 +173,20 @@ def test_what_waits_can_be_dropped_and_edited(amplifier: Any) -> None:
 
     assert terminal.end() == 0
     assert "Then: one" not in terminal.read
+
+
+def test_a_chat_and_the_stored_session_say_that_it_is_tainted(amplifier: Any) -> None:
+    look = call("bash", command="echo https://news.example/ ~/diary")
+    terminal = chat(amplifier, [look, "Seen."], guarded=True)
+    terminal.type("Look")
+    terminal.expect("this session is tainted: it has read content from outside and private data")
+    terminal.expect("tokens")
+    terminal.expect("tainted")  # above the input
+    terminal.type("/status")
+    terminal.expect("tainted: it has read")
+    terminal.press(CTRL_D)
+    assert terminal.end() == 0
+
+    shown = amplifier("session", "show", "last").stdout
+    assert "tainted" in shown
+    assert json.loads(amplifier("session", "show", "last", "--json").stdout)["session"]["tainted"] is True

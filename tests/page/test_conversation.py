@@ -504,3 +504,16 @@ def test_messages_are_walked_by_keys(page: Page, daemon: PageDaemon) -> None:
     expect(log.get_by_role("article").filter(has_text="two")).to_be_focused()
     page.keyboard.press("i")
     expect(field(page)).to_be_focused()
+
+
+def test_a_session_that_becomes_tainted_says_so_above_its_conversation(page: Page, daemon: PageDaemon) -> None:
+    look = {"tool_calls": [{"name": "bash", "arguments": {"command": "echo https://news.example/ ~/diary"}}]}
+    bash = {"module": "tool-bash", "config": {"sandbox": "off"}}
+    session_id = create(daemon, plan_of(look, "Done.", tools=[bash], hooks=[ASKS]), "Reads too much")
+    show(page, session_id)
+    expect(page.get_by_text("tainted", exact=True)).to_have_count(0)
+
+    daemon.run(session_id, "Look")
+
+    expect(page.get_by_text("tainted", exact=True)).to_be_visible()
+    assert daemon.api.get(f"/sessions/{session_id}").raise_for_status().json()["tainted"] is True

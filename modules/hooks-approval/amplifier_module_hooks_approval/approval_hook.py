@@ -9,14 +9,14 @@ from typing import Any, Literal
 
 from amplifier_core import HookResult
 from amplifier_core.approval import ApprovalTimeoutError
-from amplifier_core.boundary import Boundary, settle
+from amplifier_core.boundary import Boundary, emit_quietly, settle
 from amplifier_core.events import APPROVAL_DENIED, APPROVAL_GRANTED, APPROVAL_REQUIRED, TOOL_PRE
 from amplifier_core.interfaces import ApprovalProvider, ApprovalRequest
 from amplifier_core.tool_interception import is_covered
 from amplifier_core.utils import json_safe
 from amplifier_kit.approval import ApprovalGate, find_gate, is_asked_afterwards, own_copy
 from amplifier_kit.asked_call import AskedCall, Scope, asking_about, question_text
-from amplifier_kit.concerns import CONCERN, LEDGER, AskConcern, Concern
+from amplifier_kit.concerns import CONCERN, LEDGER, SESSION_TAINTED, AskConcern, Concern
 from amplifier_kit.consent import Consent, Consents
 from amplifier_kit.mounting import find_capability, find_mounted, hook_registry, session_id_of, working_dir
 from amplifier_kit.tools.effects import effects_of
@@ -95,11 +95,19 @@ class ApprovalHook:
         """Take down what a tool returned, where its running cannot be seen."""
         with Boundary(logger, "hooks-approval: a result could not be taken down: %s", level=logging.ERROR):
             call = GuardedCall.read(data, self._coordinator)
-            self._note_result(call.tool, call.identity, call.tool_input, data.get("tool_result", data.get("result")))
+            result = data.get("tool_result", data.get("result"))
+            await self._note_result(call.tool, call.identity, call.tool_input, result)
         return HookResult()
 
-    def _note_result(self, tool: Any, identity: str, tool_input: Any, result: Any) -> None:
+    async def _note_result(self, tool: Any, identity: str, tool_input: Any, result: Any) -> None:
+        was_tainted = self.ledger.is_tainted
         self.ledger.note_result(tool, identity, tool_input, result, lambda: working_dir(self._coordinator))
+        await self._announce_taint(was_tainted, identity)
+
+    async def _announce_taint(self, was_tainted: bool, identity: str | None) -> None:
+        """Publish that the session became tainted, and by which tool's result; None where its history says so."""
+        if self.ledger.is_tainted and not was_tainted:
+            await emit_quietly(self._hooks, SESSION_TAINTED, {"tool_name": identity})
 
     async def _recall(self) -> None:
         """Take down what a session that is resumed has read, from its history, before its first turn."""
@@ -111,11 +119,13 @@ class ApprovalHook:
             messages = await settle(context.get_messages())
             tools = find_mounted(self._coordinator, "tools")
             find_tool = tools.get if isinstance(tools, Mapping) else lambda name: None
+            was_tainted = self.ledger.is_tainted
             self.ledger.note_history(
                 messages if isinstance(messages, list | tuple) else (),
                 find_tool,
                 lambda: working_dir(self._coordinator),
             )
+            await self._announce_taint(was_tainted, None)
 
     async def _answer(self, data: Mapping[str, Any]) -> HookResult:
         if isinstance(data, Mapping) and "tool_input" in data:

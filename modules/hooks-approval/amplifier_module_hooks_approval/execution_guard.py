@@ -28,7 +28,7 @@ class ExecutionGuard:
         gate: ApprovalGate,
         needs_approval: Callable[[GuardedCall], Awaitable[bool]],
         hooks: Any,
-        note_result: Callable[[Any, str, Any, Any], None],
+        note_result: Callable[[Any, str, Any, Any], Awaitable[None]],
     ) -> None:
         self._gate, self._needs_approval, self._hooks = gate, needs_approval, hooks
         self._note_result = note_result
@@ -49,17 +49,17 @@ class ExecutionGuard:
         """Run a call, or answer why it does not run."""
         if take_approval(self._gate, tool, tool_input):
             # At once: nothing can change it before the tool has it.
-            return self._noted(tool_name, tool, tool_input, await proceed(tool_input))
+            return await self._noted(tool_name, tool, tool_input, await proceed(tool_input))
         frozen = own_copy(tool_input)
         refusal = await self._refusal(tool_name, tool, frozen)
         if refusal is not None:
             return ToolResult(success=False, error={"message": f"Denied by hook: {refusal}", "code": "denied"})
-        return self._noted(tool_name, tool, frozen, await proceed(frozen))
+        return await self._noted(tool_name, tool, frozen, await proceed(frozen))
 
-    def _noted(self, tool_name: str, tool: Any, tool_input: Any, result: Any) -> Any:
+    async def _noted(self, tool_name: str, tool: Any, tool_input: Any, result: Any) -> Any:
         """Return a result once it is taken down; one that cannot be is not handed on."""
         identity = getattr(tool, "name", None)
-        self._note_result(tool, identity if isinstance(identity, str) else tool_name, tool_input, result)
+        await self._note_result(tool, identity if isinstance(identity, str) else tool_name, tool_input, result)
         return result
 
     async def _refusal(self, tool_name: str, tool: Any, frozen: Any) -> str | None:

@@ -56,6 +56,10 @@ class Ledger:
         """True for a session that can be told by others what to do, and knows what is not theirs."""
         return self.has_outside_content and self.has_private_data
 
+    def taint(self) -> None:
+        """Take over what is known of the session from an earlier process."""
+        self.has_outside_content = self.has_private_data = True
+
     def note_prompt(self, text: str) -> None:
         """Take down the addresses in what a person wrote."""
         self._note_urls((text,))

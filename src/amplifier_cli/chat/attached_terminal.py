@@ -34,6 +34,7 @@ class Attached:
 
     def __init__(self, client: DaemonClient, record: SessionRecord, paths: Paths, values: AppConfig) -> None:
         self._page = ChatPage(self._redraw)
+        self._page.is_tainted = record.tainted
         self._questions = Questions(self._put)
         approver = TerminalApprover(self._questions.ask, self._page.line)
         self._session = RemoteSession(client, record.model_dump(mode="json"), approver)
@@ -73,6 +74,8 @@ class Attached:
         own = self._session.session_id
         async for event in self._session.watch():
             self._view.show(event)
+            if event.get("session_id") == own:
+                self._page.follow(event)
             if event["event"] == "stream:connected":
                 doing = "works" if self._is_busy else "is idle: what you type is its next prompt"
                 self._page.line(styled(f"session {short_id(own)} {doing}", "dim"))
@@ -130,7 +133,7 @@ class Attached:
         self._redraw()
 
     def _status(self) -> str:
-        return "\n".join([*self._page.tree, f"{self._page.now or 'working'} · {_HELP}"]) if self._is_busy else ""
+        return self._page.status_line(_HELP if self._is_busy else None)
 
     def _redraw(self) -> None:
         self._input.redraw()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from amplifier_cli.markdown import drawn
 from amplifier_cli.render import has_colour, shortened, write
@@ -14,12 +15,13 @@ _MOST_AGENTS = 6
 
 
 class ChatPage:
-    """Prints what is done, and keeps in `now` and `tree` what is going on."""
+    """Prints what is done, and keeps in `now` and `tree` what is going on, and whether the session `is_tainted`."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
         self.now = ""
         self.tree: list[str] = []
+        self.is_tainted = False
 
     def answer(self, text: str) -> None:
         width = min(shutil.get_terminal_size().columns, _WIDEST)
@@ -27,6 +29,20 @@ class ChatPage:
 
     def line(self, text: str) -> None:
         self._print(text)
+
+    def follow(self, event: Mapping[str, Any]) -> None:
+        """Take over what an event of the session says about its status."""
+        if event["event"] == "session:status" and event["data"].get("tainted"):
+            self.is_tainted = True
+            self._changed()
+
+    def status_line(self, hints: str | None) -> str:
+        """Return the lines above the input: whether the session is tainted and, with hints, what is going on."""
+        mark = "tainted" if self.is_tainted else ""
+        if hints is None:
+            return mark
+        parts = [part for part in (mark, self.now or "working", hints) if part]
+        return "\n".join([*self.tree, " · ".join(parts)])
 
     def status(self, text: str) -> None:
         self.now = shortened(text, shutil.get_terminal_size().columns - 1) if text else ""

@@ -104,6 +104,7 @@ class Chat:
         session = await begun(self.home, opening, self.page.line)
         await self._close()
         self.session = session
+        self.page.is_tainted = session.record.tainted
         events = await session.subscribe()
         self._watching = asyncio.gather(self._watch(session, events), self._count_queued(session))
         if not self.is_busy and (left := await session.queued()):
@@ -214,6 +215,7 @@ class Chat:
                 async for event in events:
                     view.show(event)
                     if event["session_id"] == session.session_id:
+                        self.page.follow(event)
                         self._follow(event, view)
         except AmplifierError as error:
             self._lost, self.is_over = error, True
@@ -256,11 +258,8 @@ class Chat:
             self.page.line(f"  fix: {error.hint}")
 
     def _status(self) -> str:
-        if not self.is_busy:
-            return ""
-        queue = f" · {self._waiting} queued" if self._waiting else ""
-        now = f"{self.page.now or 'working'}{queue} · Enter steers, Alt-Enter queues, Ctrl-C stops"
-        return "\n".join([*self.page.tree, now])
+        queue = f"{self._waiting} queued · " if self._waiting else ""
+        return self.page.status_line(f"{queue}Enter steers, Alt-Enter queues, Ctrl-C stops" if self.is_busy else None)
 
     # --- what is there
 

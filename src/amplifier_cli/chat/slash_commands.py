@@ -12,7 +12,7 @@ from amplifier_cli.message_text import message_text
 from amplifier_cli.render import columns, counted, money, shortened, styled
 from amplifier_cli.resumption import change_agent, same_agent
 from amplifier_cli.session_choice import find_profile
-from amplifier_cli.session_names import short_id
+from amplifier_cli.session_names import TAINTED, short_id
 from amplifier_cli.suggestions import did_you_mean
 from amplifierd.session_store.protocol import Message
 
@@ -74,6 +74,8 @@ async def _status(chat: Chat, arguments: str) -> None:
     agent = record.profile_name or record.bundle or "plan"
     chat.page.line(f"  session {chat.short_id}{f' ({record.name})' if record.name else ''} in {record.working_dir}")
     chat.page.line(f"  agent {agent}, model {record.model or 'none yet'}, {record.turn_count} turns")
+    if record.tainted:
+        chat.page.line(styled(f"  tainted: {TAINTED}", "yellow"))
     for warning in record.load_warnings:
         chat.page.line(styled(f"  {warning.get('module_id')} is missing: {warning.get('error')}", "yellow"))
 

@@ -13,7 +13,7 @@ from amplifier_cli.open_home import in_home
 from amplifier_cli.options import Daemon, Effort, Json, MaxCost, MaxIterations, Model, PlanFile, Provider, Yes
 from amplifier_cli.render import ago, money, shortened, styled, write, write_fields, write_json, write_table
 from amplifier_cli.session_choice import find_profile, find_session, read_plan_file
-from amplifier_cli.session_names import agent_of, short_id
+from amplifier_cli.session_names import TAINTED, agent_of, short_id
 from amplifier_core.utils.tool_messages import calls_in
 from amplifier_system.screen import write_exactly
 from amplifier_system.visible import visible
@@ -158,6 +158,7 @@ def _about(record: SessionRecord) -> dict[str, Any]:
         "model": record.model,
         "directory": record.working_dir,
         "status": record.status,
+        "tainted": TAINTED if record.tainted else None,
         "begun": ago(record.created_at),
         "used": ago(record.last_activity_at),
         "turns": record.turn_count,

@@ -32,6 +32,7 @@ class SessionRecord(BaseModel):
     snapshotted. `on_takeover` says what follows a turn that ended with the process that ran it, and `takeover` that it
     happened: `{turn, action, at}`, until the next turn begins. `working_dir_scope` says which machines have the working
     directory: the one that is `working_dir_host`, those whose pool is `working_dir_pool`, or all that share its path.
+    `tainted` says that it has read content from outside as well as private data, so that every host is asked about.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -75,6 +76,7 @@ class SessionRecord(BaseModel):
     on_takeover: OnTakeover = "ask"
     takeover: dict[str, Any] | None = None
     stale: bool = False
+    tainted: bool = False
     error_message: str | None = None
     error_details: dict[str, Any] | None = None
     last_error: dict[str, Any] | None = None

@@ -15,6 +15,7 @@ from amplifier_core.events import PROMPT_SUBMIT
 from amplifier_foundation.prepared.guards import hand_down_guards
 from amplifier_foundation.prepared.session_plan import session_plan
 from amplifier_foundation.session.capabilities import set_working_dir
+from amplifier_kit.concerns import LEDGER, SESSION_TAINTED
 from amplifierd.exceptions import SteeringUnsupportedError
 from amplifierd.plans.injection import inject_runtime
 from amplifierd.plans.runtime_values import RuntimePlaces
@@ -84,6 +85,7 @@ class KernelSession:
         await runner.journal.listen(coordinator)
         self._calls = RunningCalls(coordinator)
         coordinator.hooks.register(PROMPT_SUBMIT, self._hear_prompt, priority=PRIORITY, name="session-prompt")
+        coordinator.hooks.register(SESSION_TAINTED, self._hear_taint, priority=PRIORITY, name="session-taint")
         path = runner.equipment.import_path()
         path.__enter__()  # until it is closed
         self._import_path = path
@@ -116,6 +118,17 @@ class KernelSession:
         if isinstance(prompt := data.get("prompt"), str):
             self.runner.transcript.expect(prompt)
         return GO_ON
+
+    async def _hear_taint(self, event: str, data: dict[str, Any]) -> HookResult:
+        await self.runner.note_taint()
+        return GO_ON
+
+    def take_over_taint(self, is_tainted: bool) -> bool:
+        """Remind the guard that the session is stored as tainted; returns whether it is, as one of its tree may be."""
+        ledger = self.session.coordinator.get_capability(LEDGER)
+        if is_tainted and callable(getattr(ledger, "taint", None)):
+            ledger.taint()
+        return is_tainted or getattr(ledger, "is_tainted", False) is True
 
     def _inject(self, plan: Mapping[str, Any]) -> dict[str, Any]:
         runner, runtime = self.runner, self.runner.runtime

@@ -76,6 +76,7 @@ class ExecutionRunner:
             session_id,
             self.journal,
             state=lambda: self.record.status,
+            is_tainted=lambda: self.record.tainted,
             approvals=tree.approvals,
             queue=self.queue,
         )
@@ -213,6 +214,7 @@ class ExecutionRunner:
         build, warning = self.equipment.build, self.equipment.warning
         warnings = [*kernel.load_failures, *([{"code": "build-changed", "message": warning}] if warning else [])]
         found: dict[str, Any] = {"load_warnings": warnings, "stale": self.equipment.newer_build is not None}
+        found["tainted"] = kernel.take_over_taint(self.record.tainted)
         if build is not None:
             found["build_id"] = build.build_id
         return {name: value for name, value in found.items() if value != getattr(self.record, name)}
@@ -303,6 +305,13 @@ class ExecutionRunner:
         told = {"fields_changed": sorted(changes), "revision": self.record.revision}
         await self.journal.write("session:updated", told)
         return self.record
+
+    async def note_taint(self) -> None:
+        """Have every open session of the tree say that it is tainted: they share what they have read."""
+        for runner in tuple(self.tree.runners.values()):
+            if not runner.record.tainted:
+                await runner.change(tainted=True)
+                runner.status.tell()
 
     def _limit_tree(self) -> None:
         """Hold the tree to the limits of its root, and to those of its other sessions that are open."""

@@ -25,11 +25,12 @@ class SessionStatus:
         journal: Journal,
         *,
         state: Callable[[], SessionState],
+        is_tainted: Callable[[], bool],
         approvals: ApprovalQueue,
         queue: PromptQueue,
     ) -> None:
         self.is_loaded = self.is_busy = self.is_cancelling = self.is_closed = False
-        self._session_id, self._journal, self._state = session_id, journal, state
+        self._session_id, self._journal, self._state, self._is_tainted = session_id, journal, state, is_tainted
         self._approvals, self._queue = approvals, queue
         self._becomes_idle: asyncio.Future[None] | None = None  # when someone waits for it
         self._told: dict[str, Any] = {}
@@ -84,7 +85,9 @@ class SessionStatus:
 
     def news(self) -> list[tuple[str, dict[str, Any]]]:
         """Return `session:status` if it is not what was told last; the caller tells it."""
-        status = {"status": self._state(), "activity": self.activity}
+        status: dict[str, Any] = {"status": self._state(), "activity": self.activity}
+        if self._is_tainted():
+            status["tainted"] = True
         if status == self._told:
             return []
         self._told = status

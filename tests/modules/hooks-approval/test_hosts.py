@@ -13,7 +13,7 @@ from amplifier_module_hooks_approval import mount as mount_guard
 from amplifier_module_tool_filesystem import mount as mount_files
 from amplifier_module_tool_web import mount as mount_web
 
-from amplifier_core import ModuleCoordinator, ToolResult
+from amplifier_core import HookResult, ModuleCoordinator, ToolResult
 from amplifier_core.interfaces import ApprovalRequest, ApprovalResponse
 from amplifier_kit.policy import SessionPolicy
 
@@ -341,3 +341,21 @@ async def test_a_session_that_was_tainted_is_so_when_it_is_resumed(hosts: Any, s
     assert session.is_tainted
     assert not await session.fetch(f"{host.url}/a")
     assert host.asked == []
+
+
+async def test_that_a_session_becomes_tainted_is_published_once(hosts: Any, start_session: Any) -> None:
+    host = await hosts()
+    session = await start_session(Person())
+    published = []
+
+    async def hear(event: str, data: dict[str, Any]) -> HookResult:
+        published.append(data["tool_name"])
+        return HookResult()
+
+    session.coordinator.hooks.register("session:tainted", hear, name="listener")
+
+    assert await session.fetch(f"{host.url}/a")
+    assert published == []
+    for _ in range(2):
+        assert (await session.call("read_file", file_path="../history")).success
+    assert published == ["read_file"]

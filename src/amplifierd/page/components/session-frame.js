@@ -83,6 +83,7 @@ export class SessionFrame extends HTMLElement {
         h("span", { title: "Tokens of the session and its agents" }, `${tokens(usage?.tokens?.total ?? 0)} tokens`),
         h("span", { title: costTitle(usage) }, costWord(usage)),
         session.load_warnings.length > 0 && h("span.tag", { title: session.load_warnings.map(warningWord).join("\n") }, plural(session.load_warnings.length, "warning")),
+        session.tainted && h("span.tag.is-warn", { title: "It has read content from outside and private data: every host that your own files do not name is asked about" }, "tainted"),
         session.stale && h("span.tag", { title: "The profile has a newer build" }, "newer build"),
         session.origin && h("span.tag", { title: "Stored by another program; it is copied with the first turn" }, session.origin)),
       this.#tabs.length > 1 && h("nav.tabs", { "aria-label": "Session" }, this.#tabs.map(({ label, path }) => h("a.tab", {
