@@ -8,6 +8,7 @@ import shutil
 import uuid
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def unique() -> str:
 def remove(path: Path) -> None:
     """Remove a file or a directory with all that is in it; what is not there is no error."""
     if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, onerror=_unlock_and_retry)
+        shutil.rmtree(path, onerror=partial(_unlock_and_retry, path))
     else:
         path.unlink(missing_ok=True)
 
@@ -72,13 +73,14 @@ def tree_bytes(tree: Path) -> int:
     return sum(Path(directory, name).lstat().st_size for directory, _, names in os.walk(tree) for name in names)
 
 
-def _unlock_and_retry(act: Callable[..., Any], path: str, error: tuple[Any, BaseException, Any]) -> None:
-    """Archives and repositories may hold directories without write permission."""
+def _unlock_and_retry(tree: Path, act: Callable[..., Any], path: str, error: tuple[Any, BaseException, Any]) -> None:
+    """Archives and repositories may hold directories without write permission; nothing around the tree is changed."""
     if isinstance(error[1], FileNotFoundError):
         return
     for locked in (Path(path).parent, Path(path)):
-        with contextlib.suppress(OSError):
-            locked.chmod(PRIVATE_DIRECTORY)
+        if locked.is_relative_to(tree) and locked.is_dir() and not locked.is_symlink():
+            with contextlib.suppress(OSError):
+                locked.chmod(PRIVATE_DIRECTORY)
     if Path(path).is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:

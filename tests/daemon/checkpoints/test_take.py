@@ -5,7 +5,6 @@ import os
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
 
 import warm_python
+from other_user import as_another_user, place_of_another_user
 
 from amplifierd.checkpoints import Checkpoints
 from amplifierd.exceptions import CheckpointError, FormatUnsupportedError
@@ -350,8 +350,6 @@ def test_a_full_disk_is_said_and_what_was_not_stored_does_not_count_as_stored(tm
     assert second == "True True 4"
 
 
-NOBODY = 65534
-
 UNPRIVILEGED = """
 import asyncio, os, sys
 from pathlib import Path
@@ -380,11 +378,11 @@ asyncio.run(main())
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 def test_without_permission_files_are_reported_and_read_only_directories_are_opened_for_a_moment() -> None:
-    with tempfile.TemporaryDirectory() as base:  # tmp_path is below a directory that nobody else may enter
-        work, state = Path(base) / "work", Path(base) / "state"
-        for folder in (Path(base), work, state):
-            folder.mkdir(exist_ok=True)
-            os.chown(folder, NOBODY, NOBODY)
+    with place_of_another_user() as base:  # tmp_path is below a directory that nobody else may enter
+        work, state = base / "work", base / "state"
+        with as_another_user():
+            work.mkdir()
+            state.mkdir()
         command = [sys.executable, "-c", UNPRIVILEGED, work, state]
         done = warm_python.run(command, capture_output=True, text=True, check=False)
 

@@ -1,12 +1,10 @@
 """Which files of a collection are profiles, and what they are called."""
 
-import os
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from other_user import as_another_user, place_of_another_user
 
 from amplifierd.collections.discovery import Discovery, discover, hash_texts
 
@@ -161,30 +159,15 @@ def test_windows_line_ends_and_a_byte_order_mark_are_read(
     assert (paths(found), found.issues) == ({"a": "profiles/a.md"}, ())
 
 
-@contextmanager
-def without_privileges(directory: Path) -> Iterator[None]:
-    """Go on as one who owns a directory and may not read everything."""
-    if os.geteuid() != 0:
-        yield
-        return
-    os.chown(directory, 65534, 65534)
-    os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-
-
 def test_a_file_that_may_not_be_read_is_reported_and_the_others_count(text: Callable[..., str]) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        root = Path(name)
+    with place_of_another_user() as root:
         for stem in ("base", "closed"):
             (root / f"{stem}.md").write_text(text())
         assert {*discover(root, "team", boundary=root).profiles} == {"base", "closed"}
         before = hash_texts(root)
         (root / "closed.md").chmod(0)
 
-        with without_privileges(root):
+        with as_another_user():
             found, after = discover(root, "team", boundary=root), hash_texts(root)
 
     assert ({*found.profiles}, codes(found)) == ({"base"}, [("unreadable", "closed.md")])

@@ -8,7 +8,6 @@ import re
 import stat
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
 
 from hurt_daemon import HurtDaemon, hurt_daemon
+from other_user import place_for_everybody
 
 ENVIRONMENT = "canary-of-the-environment-5e1f0c2a"
 STORED = "canary-of-a-stored-key-77c0ffee"
@@ -48,10 +48,9 @@ print(len(files), *readable, sep="\\n")
 @pytest.fixture(scope="module")
 def used() -> Iterator[HurtDaemon]:
     """A daemon that was used: keys were stored, tools and vendors said secrets, things were created and changed."""
-    place = Path(tempfile.mkdtemp())
-    place.chmod(0o755)  # so that only the permissions of the home itself keep others out
     variables = {"CANARY_API_KEY": ENVIRONMENT, "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}
-    with hurt_daemon(place, variables=variables, log_level="debug") as daemon:
+    # Only the permissions of the home itself keep others out.
+    with place_for_everybody() as place, hurt_daemon(place, variables=variables, log_level="debug") as daemon:
         use(daemon)
         yield daemon
 

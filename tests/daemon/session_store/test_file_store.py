@@ -6,7 +6,6 @@ import json
 import os
 import stat
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from amplifierd.session_store.hold import Holder
 from amplifierd.session_store.protocol import SessionQuery
 
 sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
+from other_user import place_for_everybody
 from stored_sessions import event, message, new_session
 
 
@@ -351,9 +351,9 @@ asyncio.run(main())
 @pytest.fixture
 def home_of_nobody() -> Iterator[Path]:
     """A directory that an unprivileged process reaches."""
-    with tempfile.TemporaryDirectory() as name:
-        yield Path(name)
-        take_rights(Path(name), write=False)
+    with place_for_everybody() as directory:
+        yield directory
+        take_rights(directory, write=False)
 
 
 def take_rights(directory: Path, *, write: bool) -> None:

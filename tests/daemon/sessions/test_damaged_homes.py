@@ -5,7 +5,6 @@ import json
 import resource
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
 
 import warm_python
 from agents_at_work import Agent, call, open_home
+from other_user import place_for_everybody
 
 from amplifier_core.utils.tool_messages import calls_in, results_in
 from amplifierd.exceptions import FormatUnsupportedError, SessionError
@@ -191,15 +191,15 @@ asyncio.run(main(sys.argv[2]))
 
 
 async def test_a_read_only_home_is_read_and_says_why_nothing_can_be_opened(work: Path) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        home = open_home(Path(name))
+    with place_for_everybody() as place:
+        home = open_home(place)
         async with home.sessions.open(plan=Agent(["Milk."]).sections(), working_dir=work, name="Shopping") as session:
             await session.execute("What do we need?")
         await home.sessions.close()
-        shutil.copytree(home.paths.home, Path(name) / "copy")
+        shutil.copytree(home.paths.home, place / "copy")
         _let_everyone(home.paths.home, 0o555, 0o444)
         _let(home.paths.home.parent, 0o755)
-        command = [sys.executable, "-c", READ_ONLY, Path(name) / "copy", home.paths.home]
+        command = [sys.executable, "-c", READ_ONLY, place / "copy", home.paths.home]
         ran = await asyncio.to_thread(warm_python.run, command, capture_output=True, text=True)
         _let_everyone(home.paths.home, 0o755, 0o644)
 

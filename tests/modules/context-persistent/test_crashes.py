@@ -1,14 +1,13 @@
 """What is left of a conversation when a process is killed, a disk is full or a directory cannot be written."""
 
 import json
-import os
 import signal
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from other_user import place_of_another_user
 
 APPENDING = """
 import asyncio
@@ -134,10 +133,8 @@ asyncio.run(main())
 @pytest.fixture
 def directory_of_nobody() -> Iterator[Path]:
     """A directory that an unprivileged process owns and reaches."""
-    with tempfile.TemporaryDirectory() as name:
-        if os.geteuid() == 0:
-            os.chown(name, 65534, 65534)
-        yield Path(name)
+    with place_of_another_user() as directory:
+        yield directory
 
 
 def test_a_read_only_directory_is_reported_and_made_up_for(start_python: Any, directory_of_nobody: Path) -> None:

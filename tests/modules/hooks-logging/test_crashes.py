@@ -6,12 +6,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
 
 import warm_python
+from other_user import place_for_everybody
 
 LOGS = """
 import asyncio, os, sys
@@ -147,9 +147,8 @@ def test_when_the_disk_is_full_records_are_counted_and_the_rest_is_written_later
 
 
 def test_without_permission_nothing_breaks_and_with_it_logging_goes_on() -> None:
-    with TemporaryDirectory() as directory:  # pytest's own are for their owner alone
-        Path(directory).chmod(0o755)
-        folder = Path(directory, "logs")
+    with place_for_everybody() as place:
+        folder = place / "logs"
         folder.mkdir(mode=0o555)
         with start(WITHOUT_PERMISSION, str(folder / "events.jsonl")) as process:
             assert process.stdout is not None

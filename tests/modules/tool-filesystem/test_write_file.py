@@ -4,7 +4,6 @@ import asyncio
 import os
 import resource
 import stat
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +11,7 @@ from typing import Any
 
 import pytest
 from amplifier_module_tool_filesystem import EditTool, WriteTool
-
-NOBODY = 65534
+from other_user import as_another_user, place_of_another_user
 
 
 async def test_a_new_file_has_exactly_the_bytes_given_and_its_parents_are_made(files: Any) -> None:
@@ -242,19 +240,9 @@ async def test_input_that_is_none_fails_without_an_exception(files: Any, code_of
 
 @pytest.fixture
 def unprivileged() -> Iterator[Path]:
-    """A folder for somebody who is not root, while the test is that somebody."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        is_root = os.geteuid() == 0
-        if is_root:
-            os.chown(folder, NOBODY, NOBODY)
-            os.seteuid(NOBODY)
-        try:
-            yield folder
-        finally:
-            folder.chmod(0o755)
-            if is_root:
-                os.seteuid(0)
+    """A folder of somebody who is not root, while the test is that somebody."""
+    with place_of_another_user() as folder, as_another_user():
+        yield folder
 
 
 def close(folder: Path) -> None:
