@@ -98,7 +98,7 @@ class _View:
         covered: dict[Path, list[Path]] = defaultdict(list)
         for path in filter(self._is_there, self.hidden):
             directory, name = _nearest(path)
-            if directory == _ROOT or self._must_stay_open(directory):
+            if directory == _ROOT or path == layers_directory() or self._must_stay_open(directory):
                 self._mask(path)
             elif self._is_there(directory):
                 covered[directory].append(directory / name)

@@ -17,8 +17,21 @@ _PRIVATE = 0o700
 
 
 def layers_directory() -> Path:
-    """Return where this user's layers are kept; a program that could write there could bring back what they hide."""
-    return Path(os.path.realpath(tempfile.gettempdir())) / f"amplifier-sandbox-{os.geteuid()}"
+    """Return where this user's layers are kept; a program that could write there could bring back what they hide.
+
+    Only places count that every sandbox replaces by something of its own: a layer must not lie in what it covers.
+    """
+    stores = [place / f"amplifier-sandbox-{os.geteuid()}" for place in _replaced_places()]
+    return next((store for store in stores if _is_private(store) or _can_be_made(store)), stores[0])
+
+
+def _replaced_places() -> list[Path]:
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    return [Path("/tmp"), *([Path(runtime)] if runtime else ()), Path("/dev/shm")]
+
+
+def _can_be_made(store: Path) -> bool:
+    return os.access(store.parent, os.W_OK | os.X_OK) and not os.path.lexists(store)
 
 
 def make_layer(covered: Path, names: Iterable[PurePosixPath]) -> Path:
@@ -72,7 +85,14 @@ def _checked_store() -> Path:
     store = layers_directory()
     with contextlib.suppress(FileExistsError):
         store.mkdir(mode=_PRIVATE)
-    found = store.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+    if not _is_private(store):
         raise PermissionError(f"{store} is not private to this user; remove it")
     return store
+
+
+def _is_private(store: Path) -> bool:
+    try:
+        found = store.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
