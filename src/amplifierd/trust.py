@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from amplifier_foundation.sources.locks import locked_now
+from amplifier_kit.redaction import mask_text
 
 from .exceptions import SettingsError, TrustError
 from .paths import Paths
@@ -177,7 +178,7 @@ def _loaded_from(project: Path) -> dict[str, dict[str, Any]]:
             continue
         found[name] = {"sha256": hashlib.sha256(data).hexdigest()}
         if len(data) <= _LONGEST_TEXT and b"\0" not in data:
-            found[name]["text"] = data.decode("utf-8", "replace")
+            found[name]["text"] = mask_text(data.decode("utf-8", "replace"), ("secrets",))
     return found
 
 

@@ -24,8 +24,9 @@ def test_modules_are_imported_by_workers_and_not_by_the_daemon(daemon: HurtDaemo
     looks = [client.get("/modules/tool-bash"), client.get(f"/sessions/{conversation.session_id}/tools")]
     looks.append(client.post("/validate/module", json={"module_id": "tool-todo"}))
     looks.append(client.post("/profiles/foundation/offline/compile", json={"force": True}))
-    stored = client.post("/sessions", json={"profile_name": "foundation/offline", "working_dir": "/"}).json()
-    path, profile = f"/sessions/{stored['session_id']}", {"profile_name": "foundation/offline"}
+    profile = {"profile_name": "foundation/offline"}
+    stored = client.post("/sessions", json={**profile, "working_dir": str(daemon.folder("stored"))}).json()
+    path = f"/sessions/{stored['session_id']}"
     looks.append(client.post(f"{path}/change-agent", json={"max_iterations": 3}))
     looks.append(client.post(f"{path}/change-profile", json=profile))
 
