@@ -9,6 +9,7 @@ endif
 
 VENV := .venv
 PEER := .venv-peer
+DURABLE_PEER := .venv-durable-peer
 BENCHMARKS := $(sort $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
 CACHES := .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 MAKEFLAGS += --no-print-directory
@@ -51,8 +52,9 @@ endef
 
 # Scripts and tests that compare with the reference kernel find its interpreter in this variable.
 WITH_PEER := AMPLIFIER_PEER_PYTHON="$$(pwd -P)/$(PEER)/bin/python"
+WITH_PEERS := $(WITH_PEER) AMPLIFIER_DURABLE_PEER_PYTHON="$$(pwd -P)/$(DURABLE_PEER)/bin/python"
 
-.PHONY: help install run serve test check format lint types imports suite pages pictures bench compat soak fuzz clean peer browser
+.PHONY: help install run serve test check format lint types imports suite pages pictures bench compat soak fuzz clean peer durable-peer browser
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' Makefile
@@ -98,10 +100,10 @@ pages: install ## Regenerate the generated pages and the terminal recording of t
 pictures: install ## Take the screenshots for the documentation, in a real browser
 	@$(VENV)/bin/python -m tests.page.pictures
 
-bench: install peer ## Run every benchmark, side by side with the reference kernel
+bench: install peer durable-peer ## Run every benchmark, side by side with the reference kernel and other agents
 	@status=0; for script in $(BENCHMARKS); do \
 		printf '\n%s\n' "$$script"; \
-		$(WITH_PEER) $(VENV)/bin/python "$$script" || status=1; \
+		$(WITH_PEERS) $(VENV)/bin/python "$$script" || status=1; \
 	done; exit $$status
 
 compat: install peer ## Run our contract suites on the reference kernel, and explain every difference
@@ -120,7 +122,7 @@ fuzz: install ## Try every property with hundreds of random values, and send the
 	@AMPLIFIER_FUZZ_EXAMPLES=300 $(VENV)/bin/python -m pytest -q tests/daemon/http/test_fuzz.py tests/daemon/http/every_operation/test_all_events.py
 
 clean: ## Remove the virtual environments, build results and caches
-	@rm -rf $(VENV) $(PEER) build dist $(CACHES)
+	@rm -rf $(VENV) $(PEER) $(DURABLE_PEER) build dist $(CACHES)
 	@find . -name .git -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +
 
 browser: # for the tests of the page, which skip without one
@@ -128,3 +130,6 @@ browser: # for the tests of the page, which skip without one
 
 peer:
 	$(call environment,$(PEER),benchmarks/peer-requirements.txt,--requirement benchmarks/peer-requirements.txt)
+
+durable-peer: # agents of others that store their turns, for benchmarks/durable.py
+	$(call environment,$(DURABLE_PEER),benchmarks/durable-peer-requirements.txt,--requirement benchmarks/durable-peer-requirements.txt)

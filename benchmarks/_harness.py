@@ -19,9 +19,6 @@ from pathlib import Path
 from typing import IO, Any, Self, TypeVar
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-PEER_DISTRIBUTION = "amplifier-core"
-PEER_PYTHON_VARIABLE = "AMPLIFIER_PEER_PYTHON"
-PEER_REQUIREMENTS = Path(__file__).with_name("peer-requirements.txt")
 
 SIDES = ("ours", "peer", "floor")
 RATIOS = (("peer", "ours"), ("ours", "floor"))
@@ -238,41 +235,58 @@ def seconds_until_ready(python: str, code: str, *, timeout_s: float = 60) -> flo
     return elapsed_s
 
 
-def find_peer() -> tuple[str, str] | None:
-    """Return interpreter and version of the peer's environment, made on demand; None if it cannot be made."""
-    named = os.environ.get(PEER_PYTHON_VARIABLE)
-    python = Path(named) if named else REPOSITORY / ".venv-peer/bin/python"
-    version = _peer_version(python)
-    if version is None and named:
-        sys.exit(f"error: {PEER_PYTHON_VARIABLE}={named}: no {PEER_DISTRIBUTION} there\n  fix: make bench")
-    if version is None and _install_peer(python):
-        version = _peer_version(python)
-    if version is None:
-        print(f"no {PEER_DISTRIBUTION}: is the package index reachable? Comparing with the floor only.")
-        return None
-    return str(python), f"{PEER_DISTRIBUTION} {version}"
+@dataclass(frozen=True)
+class PeerEnvironment:
+    """Packages from the index in a virtual environment of their own; a variable may name its interpreter."""
+
+    distributions: Sequence[str]
+    variable: str
+    folder: str
+    requirements: str
+
+    def find(self) -> tuple[str, str] | None:
+        """Return the interpreter and the versions, made on demand; None if the environment cannot be made."""
+        named = os.environ.get(self.variable)
+        python = Path(named) if named else REPOSITORY / self.folder / "bin/python"
+        versions = self._versions(python)
+        if versions is None and named:
+            sys.exit(f"error: {self.variable}={named}: no {self._names} there\n  fix: make bench")
+        if versions is None and self._install(python):
+            versions = self._versions(python)
+        if versions is None:
+            print(f"no {self._names}: is the package index reachable? They are left out.")
+            return None
+        return str(python), versions
+
+    @property
+    def _names(self) -> str:
+        return " and ".join(self.distributions)
+
+    def _versions(self, python: Path) -> str | None:
+        code = f"from importlib.metadata import version; print(*(version(name) for name in {list(self.distributions)}))"
+        try:
+            done = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=30, env=_environment())
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        if done.returncode != 0:
+            return None
+        return ", ".join(map(" ".join, zip(self.distributions, done.stdout.split(), strict=True)))
+
+    def _install(self, python: Path) -> bool:
+        print(f"Installing {self._names} into {self.folder}", flush=True)
+        quietly = ["--quiet", "--disable-pip-version-check", "--retries", "1", "--timeout", "15"]
+        requirements = Path(__file__).with_name(self.requirements)
+        steps: list[list[str | Path]] = [
+            [sys.executable, "-m", "venv", "--clear", python.parent.parent],
+            [python, "-m", "pip", "install", *quietly, "--requirement", requirements],
+        ]
+        try:
+            return all(subprocess.run(step, timeout=300, env=_environment()).returncode == 0 for step in steps)
+        except (OSError, subprocess.TimeoutExpired):
+            return False
 
 
-def _peer_version(python: Path) -> str | None:
-    code = f"import importlib.metadata; print(importlib.metadata.version({PEER_DISTRIBUTION!r}))"
-    try:
-        done = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=30, env=_environment())
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None
-
-
-def _install_peer(python: Path) -> bool:
-    print(f"Installing {PEER_DISTRIBUTION} into {python.parent.parent.name}", flush=True)
-    steps: list[list[str | Path]] = [
-        [sys.executable, "-m", "venv", "--clear", python.parent.parent],
-        [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "1", "--timeout", "15"],
-    ]
-    steps[1] += ["--requirement", PEER_REQUIREMENTS]
-    try:
-        return all(subprocess.run(step, timeout=300, env=_environment()).returncode == 0 for step in steps)
-    except (OSError, subprocess.TimeoutExpired):
-        return False
+REFERENCE_KERNEL = PeerEnvironment(["amplifier-core"], "AMPLIFIER_PEER_PYTHON", ".venv-peer", "peer-requirements.txt")
 
 
 def _environment() -> dict[str, str]:

@@ -18,6 +18,7 @@ from typing import Any
 
 import _kernel_workloads as workloads
 from _harness import (
+    REFERENCE_KERNEL,
     SIDES,
     Child,
     Figure,
@@ -26,7 +27,6 @@ from _harness import (
     Row,
     Target,
     answer_requests,
-    find_peer,
     in_turn,
     seconds_until_ready,
     times,
@@ -176,7 +176,7 @@ def _places() -> Iterator[tuple[str, int | None]]:
 
 
 def compare(sections: Sequence[str], *, effort: Effort, check: bool) -> int:
-    peer = find_peer()
+    peer = REFERENCE_KERNEL.find()
     pythons = {"ours": sys.executable} | ({"peer": peer[0]} if peer else {}) | {"floor": sys.executable}
     report = Report("kernel", peer[1] if peer else None)
     with tempfile.TemporaryDirectory() as directory:

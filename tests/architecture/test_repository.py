@@ -67,7 +67,9 @@ def test_the_installed_distribution_has_this_version() -> None:
     assert distribution("amplifier").version == __version__
 
 
-@pytest.mark.parametrize("file", ["constraints.txt", "benchmarks/peer-requirements.txt"])
+@pytest.mark.parametrize(
+    "file", ["constraints.txt", "benchmarks/peer-requirements.txt", "benchmarks/durable-peer-requirements.txt"]
+)
 def test_pins_are_a_name_and_a_version_in_order(file: str) -> None:
     names = [line.partition("==")[0].lower() for line in (ROOT / file).read_text(encoding="utf-8").splitlines()]
 
