@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Query
 from pydantic import BeforeValidator, Field
 
+from amplifier_sessions.event_page import EventPlace
 from amplifierd.daemon.event_filter import EventFilter
 from amplifierd.daemon.rendered_watch import rendered
 from amplifierd.http.dependencies import Reader, Runner, TheDaemon
@@ -161,24 +162,16 @@ async def list_events(
     await daemon.access.get(caller, session_id)
     sessions, chosen = daemon.home.sessions, EventFilter.read(names, None)
 
-    def read() -> list[dict[str, Any]]:
-        members = [session_id]
-        if include_children:
-            members += [child.session_id for child in sessions.children(session_id)]
-        found = [event for member in members for event in sessions.events(member, after_seq=after_seq)]
-        return sorted(found, key=lambda event: int(event.get("seq") or 0))
+    def fits(name: str) -> bool:
+        return name.startswith(event_type or "") and chosen.passes(name)
 
-    fitting = [
-        event
-        for event in await asyncio.to_thread(read)
-        if (level is None or event.get("lvl") == level)
-        and str(event.get("event")).startswith(event_type or "")
-        and chosen.passes(str(event.get("event")))
-    ]
-    part = fitting[offset : offset + limit]
+    wants = None if chosen.is_open and not event_type else fits
+    place = EventPlace(limit, after_seq=after_seq, offset=offset, level=level, wants=wants)
+    page = await asyncio.to_thread(sessions.event_page, session_id, place, include_children=include_children)
+    part = [*page.events]
     if shorten is not None:
         part = [{**event, "data": _shortened(event.get("data"), shorten)} for event in part]
-    return StoredEvents(events=part, total=len(fitting), has_more=offset + len(part) < len(fitting))
+    return StoredEvents(events=part, total=page.total, has_more=page.has_more)
 
 
 def _shortened(value: Any, most: int) -> Any:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from amplifier_foundation.sources import Progress
+from amplifier_sessions.event_file import EVENTS
 from amplifier_sessions.session_directory import METADATA, TRANSCRIPT
 from amplifier_system.tasks import run_to_end
 from amplifier_system.threads import Stop, in_thread
@@ -27,6 +28,8 @@ from .message_page import MessagePage, Place
 from .parts_file import PartsFile
 from .process_locks import ProcessLocks
 from .protocol import (
+    EventPage,
+    EventPlace,
     Message,
     NewSession,
     SearchHit,
@@ -37,7 +40,7 @@ from .protocol import (
     TrashedSession,
 )
 from .record import SessionRecord, checked_session_id, now
-from .session_files import EVENTS, GATE, HOLD, PARTS, SessionFiles, document_file_name
+from .session_files import GATE, HOLD, PARTS, SessionFiles, document_file_name
 from .session_index import SessionIndex
 from .session_writer import SessionWriter, find_hold
 from .staging import create_directory, remove_leftovers
@@ -112,6 +115,7 @@ class FileStore:
             nonlocal created
             create_directory(self._sessions, session_id, contents)
             created = True
+            self._files(session_id).index_events()
 
         try:
             await in_thread(lambda _: work())
@@ -155,6 +159,10 @@ class FileStore:
     async def read_events(self, session_id: str, *, after_seq: int = 0) -> list[StoredEvent]:
         files = self._files(session_id)
         return await in_thread(lambda _: files.read_events(after_seq))
+
+    async def read_event_page(self, session_id: str, place: EventPlace) -> EventPage:
+        files = self._files(session_id)
+        return await in_thread(lambda _: files.read_event_page(place))
 
     async def last_seq(self, session_id: str) -> int:
         files = self._files(session_id)

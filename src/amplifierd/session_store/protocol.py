@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from amplifier_sessions.event_page import EventPage, EventPlace
 from amplifier_sessions.session_query import SessionQuery
 from amplifierd.store_address import StoreAddress
 
@@ -20,6 +21,8 @@ from .message_page import MessagePage, Place
 from .record import SessionRecord
 
 __all__ = [
+    "EventPage",
+    "EventPlace",
     "Hold",
     "Holder",
     "Message",
@@ -151,6 +154,10 @@ class SessionStore(Protocol):
         ...
 
     async def read_events(self, session_id: str, *, after_seq: int = 0) -> list[StoredEvent]: ...
+
+    async def read_event_page(self, session_id: str, place: EventPlace) -> EventPage:
+        """Return a part of the events, without reading all of them; `event_batches` reads on from there."""
+        ...
 
     async def last_seq(self, session_id: str) -> int:
         """Return the number of the last stored event, 0 when there is none."""

@@ -13,16 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from amplifier_sessions.event_file import EVENTS, EventFile
+from amplifier_sessions.event_page import EventPage, EventPlace
 from amplifier_sessions.session_directory import METADATA, SWITCH, TRANSCRIPT, read_file
 from amplifierd.exceptions import MountPlanMissingError, SessionError, SessionNotFoundError
 
 from .hold import Hold, Holder
-from .json_lines import read_lines, read_since
+from .json_lines import parse_line, read_lines, read_since
 from .message_page import MessagePage, Place
 from .metadata_file import parse_record
 from .record import SessionRecord
 
-EVENTS = "events.jsonl"
 PARTS = "parts.jsonl"
 LINE_FILES = (TRANSCRIPT, EVENTS, PARTS)
 PLAN = "mount_plan.json"
@@ -108,6 +109,16 @@ class SessionFiles:
         if not entries:
             self.check_exists()
         return entries
+
+    def read_event_page(self, place: EventPlace) -> EventPage:
+        page = EventFile(self.directory).read(place, parse_line)
+        if not page.events:
+            self.check_exists()
+        return page
+
+    def index_events(self) -> int:
+        """Make sure that pages of the events are found quickly; returns up to which byte they are."""
+        return EventFile(self.directory).bring_up_to_date()
 
     def read_hold(self) -> Hold | None:
         """Return what `hold.json` says, None when the session is free or nothing can be read from it."""

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from amplifier_sessions.event_file import BLOCK_BYTES, EVENTS
 from amplifier_sessions.session_directory import METADATA, SWITCH, TRANSCRIPT
 from amplifier_system.files import PRIVATE, remove_unfinished, sync_directory
 from amplifier_system.threads import in_thread
@@ -25,7 +26,7 @@ from .metadata_file import METADATA_FORMAT, metadata_text
 from .parts_file import PartsFile
 from .process_locks import ProcessLocks
 from .record import SessionRecord, now
-from .session_files import EVENTS, GATE, HOLD, LINE_FILES, PARTS, PLAN, SessionFiles, archived_plan_name
+from .session_files import GATE, HOLD, LINE_FILES, PARTS, PLAN, SessionFiles, archived_plan_name
 from .staging import write_new
 
 T = TypeVar("T")
@@ -54,6 +55,7 @@ class SessionWriter:
         self._descriptors: dict[str, int] = {}
         self._unsynchronised = {TRANSCRIPT, EVENTS}  # which may have been appended to before
         self._known: tuple[object, SessionRecord | None] = (None, None)
+        self._indexed = 0  # bytes of the events that can be found through their index
         self._may_have_switch = True  # that a full disk or a killed process stopped halfway
 
     async def in_turn(self, work: Callable[[], T]) -> T:
@@ -113,11 +115,13 @@ class SessionWriter:
             raise self._not_written(error) from error
 
     def _synchronise_lines(self) -> None:
-        """Wait until the messages and events that were appended are on the disk."""
+        """Wait until the messages and events that were appended are on the disk; the index follows now and then."""
         for name in (TRANSCRIPT, EVENTS):
             if name in self._unsynchronised:
                 with self._writing():
                     self._synchronise(name, self._descriptor(name))
+        if self.files.size(EVENTS) - self._indexed >= BLOCK_BYTES:
+            self._indexed = self.files.index_events()
 
     def _current_record(self) -> SessionRecord:
         """Return what `metadata.json` says; it is read unless it is the one that was written here last."""

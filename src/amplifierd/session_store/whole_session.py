@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from amplifier_sessions.event_file import EVENT_INDEX, EVENTS
 from amplifier_sessions.session_directory import METADATA, TRANSCRIPT
 from amplifierd.exceptions import SessionError
 
@@ -12,7 +13,7 @@ from .json_lines import encoded_file, encoded_lines
 from .metadata_file import metadata_text
 from .parts_file import PartsFile, part_lines
 from .protocol import NewSession
-from .session_files import EVENTS, GATE, PARTS, PLAN, SessionFiles, archived_plan_name, document_file_name
+from .session_files import GATE, PARTS, PLAN, SessionFiles, archived_plan_name, document_file_name
 
 _ATTEMPTS = 10
 
@@ -76,5 +77,5 @@ def _status(files: SessionFiles) -> dict[str, tuple[int, int, int]]:
     """Return what differs when a file of the session was written."""
     files.check_exists()
     with os.scandir(files.directory) as entries:
-        found = {entry.name: entry.stat() for entry in entries if entry.is_file()}
+        found = {entry.name: entry.stat() for entry in entries if entry.is_file() and entry.name != EVENT_INDEX}
     return {name: (status.st_ino, status.st_size, status.st_mtime_ns) for name, status in found.items()}

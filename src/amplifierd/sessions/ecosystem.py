@@ -22,6 +22,8 @@ from amplifier_system.threads import in_thread
 from amplifierd.exceptions import MountPlanMissingError, SessionNotFoundError
 from amplifierd.session_store.file_listing import below
 from amplifierd.session_store.protocol import (
+    EventPage,
+    EventPlace,
     Message,
     NewSession,
     SearchHit,
@@ -84,6 +86,9 @@ class EcosystemSessions:
             return [event for event in self._events(record) if event["seq"] > after_seq]
 
         return await in_thread(lambda stop: read())
+
+    async def read_event_page(self, session_id: str, place: EventPlace) -> EventPage:
+        return place.page(await self.read_events(session_id))
 
     async def read_plan(self, session_id: str, number: int | None = None) -> dict[str, Any]:
         """Raise `MountPlanMissingError`: these applications keep none."""

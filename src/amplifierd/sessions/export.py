@@ -13,7 +13,7 @@ from amplifierd.documents.literal_secrets import find_literal_secrets
 from amplifierd.exceptions import MountPlanMissingError
 from amplifierd.session_store.json_lines import encoded_lines
 from amplifierd.session_store.parts_file import part_lines
-from amplifierd.session_store.protocol import Message, StoredEvent
+from amplifierd.session_store.protocol import EventPage, EventPlace, Message, StoredEvent
 from amplifierd.session_store.record import SessionRecord
 from amplifierd.signing_keys import SigningKeys
 from amplifierd.stored_json import json_text
@@ -43,6 +43,8 @@ class ReadableSessions(Protocol):
     async def read_messages(self, session_id: str) -> list[Message]: ...
 
     async def read_events(self, session_id: str, *, after_seq: int = 0) -> list[StoredEvent]: ...
+
+    async def read_event_page(self, session_id: str, place: EventPlace) -> EventPage: ...
 
     async def read_document(self, session_id: str, name: str) -> Any | None: ...
 

@@ -8,9 +8,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from amplifier_sessions.event_page import tree_page
 from amplifier_sessions.session_query import page_of
 from amplifierd.exceptions import SessionNotFoundError, SessionStateError
 from amplifierd.session_store.protocol import (
+    EventPage,
+    EventPlace,
     Hold,
     Message,
     MessagePage,
@@ -81,6 +84,18 @@ class SessionReading:
         async def read() -> Sequence[StoredEvent]:
             source = await self._source_of(checked_session_id(session_id))
             return await source.read_events(session_id, after_seq=after_seq)
+
+        return now_or_in_thread(read)
+
+    def event_page(self, session_id: str, place: EventPlace, *, include_children: bool = False) -> EventPage:
+        """Return a part of what happened in a session, and with `include_children` in those below it, in order."""
+
+        async def read() -> EventPage:
+            source = await self._source_of(checked_session_id(session_id))
+            below = await source.descendants(session_id) if include_children else ()
+            if not below:
+                return await source.read_event_page(session_id, place)
+            return await tree_page(source.read_event_page, (session_id, *below), place)
 
         return now_or_in_thread(read)
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from amplifier_sessions.event_page import EventPlace, event_batches, merged_events, tree_page
 from amplifierd.exceptions import (
     InvalidSessionIdError,
     MountPlanMissingError,
@@ -62,6 +63,65 @@ async def test_a_page_of_a_conversation_is_the_part_between_two_messages(store: 
     for before, after, limit in product([None, *"abcdx"], [None, *"abcdx"], [2, 9]):
         place = Place(limit, before, after)
         assert await store.read_message_page("s1", place) == place.page(messages), place
+
+
+EVENT_PLACES = [
+    EventPlace(limit, after_seq=after, offset=offset, from_end=from_end, level=level, wants=wants)
+    for limit, after, offset in product([0, 2, 50], [0, 1, 7, 8, 99], [0, 3, 50])
+    for from_end, level, wants in [
+        (False, None, None),
+        (True, None, None),
+        (False, "ERROR", None),
+        (True, None, lambda name: name.startswith("tool:")),
+        (False, "INFO", lambda name: name == "tool:post"),
+        (False, None, lambda name: False),
+    ]
+]
+
+
+async def test_a_page_of_events_is_the_part_of_those_that_fit(store: SessionStore, me: Holder) -> None:
+    names = ("tool:pre", "tool:post", "execution:done")
+    events = [
+        {
+            **event(2 * number, text="ä" * number),
+            "event": names[number % 3],
+            "lvl": "ERROR" if number % 5 == 0 else "INFO",
+        }
+        for number in range(1, 24)
+    ]
+    await store.create(new_session("s1", events=events), me)
+    await store.create(new_session("empty"), me)
+
+    for place in EVENT_PLACES:
+        found, wanted = await store.read_event_page("s1", place), place.page(events)
+        assert (found.events, found.total, found.has_more) == (wanted.events, wanted.total, wanted.has_more), place
+    assert (await store.read_event_page("empty", EventPlace(5))).total == 0
+    with pytest.raises(SessionNotFoundError, match="nowhere"):
+        await store.read_event_page("nowhere", EventPlace(5))
+
+
+async def test_all_events_come_in_bounded_batches(store: SessionStore, me: Holder) -> None:
+    events = [event(number, text="x" * 300_000) for number in range(1, 12)]
+    hold = await store.create(new_session("s1", events=events), me)
+
+    batches = [batch async for batch in event_batches(store.read_event_page, "s1")]
+    await store.append_events(hold, [event(12)])
+    rest = [batch async for batch in event_batches(store.read_event_page, "s1", EventPlace(1, after_seq=10))]
+
+    assert [one for batch in batches for one in batch] == events
+    assert max(map(len, batches)) <= 4
+    assert [one["seq"] for batch in rest for one in batch] == [11, 12]
+
+
+async def test_events_of_several_sessions_come_in_the_order_of_their_numbers(store: SessionStore, me: Holder) -> None:
+    for number, name in enumerate(("a", "b", "c")):
+        await store.create(new_session(name, events=[event(seq) for seq in range(number + 1, 30, 3)]), me)
+
+    merged = [one["seq"] async for one in merged_events(store.read_event_page, ("a", "b", "c"))]
+    page = await tree_page(store.read_event_page, ("a", "b", "c"), EventPlace(4, offset=5, after_seq=10))
+
+    assert merged == list(range(1, 30))
+    assert ([one["seq"] for one in page.events], page.total, page.has_more) == ([16, 17, 18, 19], 19, True)
 
 
 async def test_an_id_is_taken_once(store: SessionStore, me: Holder) -> None:

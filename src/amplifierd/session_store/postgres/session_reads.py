@@ -7,6 +7,7 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
+from amplifier_sessions.event_page import EventPage, EventPlace
 from amplifierd.exceptions import MountPlanMissingError
 from amplifierd.session_store.json_lines import parse_value
 from amplifierd.session_store.message_page import MessagePage, Place
@@ -23,6 +24,36 @@ _EVENTS = """
 SELECT body FROM events WHERE session = %(number)s AND line > coalesce(
     (SELECT line FROM events WHERE session = %(number)s AND seq <= %(after)s ORDER BY line DESC LIMIT 1), 0
 ) ORDER BY line
+"""
+_FOUND_AFTER = """
+WITH RECURSIVE search (low, high) AS (
+    SELECT 0::bigint, coalesce((SELECT line FROM events WHERE session = %(number)s ORDER BY line DESC LIMIT 1), 0)
+    UNION ALL
+    SELECT CASE WHEN probe.seq > %(after)s THEN low ELSE middle END,
+           CASE WHEN probe.seq > %(after)s THEN probe.line - 1 ELSE high END
+    FROM search
+    CROSS JOIN LATERAL (SELECT (low + high + 1) / 2 AS middle) AS half
+    LEFT JOIN LATERAL (
+        SELECT line, seq FROM events WHERE session = %(number)s AND line > low AND line <= middle
+        ORDER BY line DESC LIMIT 1
+    ) AS probe ON true
+    WHERE low < high
+)
+SELECT max(low) FROM search
+"""
+_EVENT_NAMES = "SELECT DISTINCT name FROM events WHERE session = %(number)s AND line > %(start)s"
+_FITTING = """
+FROM events WHERE session = %(number)s AND line > %(start)s
+AND (%(names)s::text[] IS NULL OR name = ANY(%(names)s))
+AND (%(level)s::text IS NULL OR body::json ->> 'lvl' = %(level)s)
+"""
+_COUNT = f"SELECT count(*) {_FITTING}"
+_EVENT_PAGE = f"SELECT line, body {_FITTING} ORDER BY line LIMIT %(limit)s OFFSET %(offset)s"
+_EVENT_BATCH = f"""
+SELECT line, body FROM (
+    SELECT line, body, sum(octet_length(body)) OVER (ORDER BY line) - octet_length(body) AS before
+    FROM (SELECT line, body {_FITTING} ORDER BY line LIMIT %(limit)s) AS next
+) AS measured WHERE before < %(most_bytes)s ORDER BY line
 """
 _LAST_EVENTS = """
 SELECT session_id, body FROM sessions, LATERAL (
@@ -80,6 +111,25 @@ class SessionReads:
 
     async def events(self, session_id: str, after_seq: int) -> list[StoredEvent]:
         return [parsed(body) for (body,) in await self._of(session_id, _EVENTS, after=after_seq or None)]
+
+    async def event_page(self, session_id: str, place: EventPlace) -> EventPage:
+        start = place.start
+        if place.after_seq:
+            ((found,),) = await self._of(session_id, _FOUND_AFTER, after=place.after_seq)
+            start = max(start, found)
+        values: dict[str, Any] = {"start": start, "names": None, "level": column_text(place.level)}
+        if place.wants is not None:
+            known = await self._of(session_id, _EVENT_NAMES, start=start)
+            values["names"] = [name for (name,) in known if place.wants(name)]
+        if not place.counted:
+            values |= {"limit": place.limit, "most_bytes": place.most_bytes}
+            rows = await self._of(session_id, _EVENT_BATCH, **values)
+            return EventPage([parsed(body) for _, body in rows], 0, bool(rows), rows[-1][0] if rows else start)
+        ((total,),) = await self._of(session_id, _COUNT, **values)
+        first, last = place.window(total)
+        rows = await self._of(session_id, _EVENT_PAGE, **values, limit=last - first, offset=first)
+        end = rows[-1][0] if rows else start
+        return EventPage([parsed(body) for _, body in rows], total, place.has_more(first, last, total), end)
 
     async def last_seq(self, session_id: str) -> int:
         statement = f"SELECT seq FROM events WHERE session = ({_LIVE}) ORDER BY line DESC LIMIT 1"

@@ -21,6 +21,8 @@ from amplifierd.session_store.hold import Hold, Holder
 from amplifierd.session_store.message_page import MessagePage, Place
 from amplifierd.session_store.parts_file import checked_digest
 from amplifierd.session_store.protocol import (
+    EventPage,
+    EventPlace,
     Message,
     NewSession,
     SearchHit,
@@ -142,6 +144,9 @@ class PostgresStore:
 
     async def read_events(self, session_id: str, *, after_seq: int = 0) -> list[StoredEvent]:
         return await self.database.call(self._reads.events(checked_session_id(session_id), after_seq))
+
+    async def read_event_page(self, session_id: str, place: EventPlace) -> EventPage:
+        return await self.database.call(self._reads.event_page(checked_session_id(session_id), place))
 
     async def last_seq(self, session_id: str) -> int:
         return await self.database.call(self._reads.last_seq(checked_session_id(session_id)))
