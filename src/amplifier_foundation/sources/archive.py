@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from amplifier_foundation.exceptions import RefResolutionError, RefResolutionReason
 from amplifier_system.threads import Stop
 from amplifier_system.urls import shown
+from amplifier_system.zip_files import TooManyEntriesError, open_untrusted
 
 from .hashing import check_links, is_bytecode
 from .resolved import Limits
@@ -16,7 +17,17 @@ from .store import make_directory
 
 _CHUNK = 256 * 1024
 _LONGEST_LINK = 4096
+_LONGEST_PATH, _LONGEST_PART = 2048, 255  # in bytes; a system takes about twice the first
 _UNIX = 3
+
+
+def member_path(text: str) -> PurePosixPath | None:
+    """Return where a member of an archive lies in its directory, None for a name outside or one that no disk takes."""
+    name = PurePosixPath(text)
+    if name.is_absolute() or ".." in name.parts or not name.parts or "\0" in text:
+        return None
+    longest = max(len(os.fsencode(part)) for part in name.parts)
+    return None if longest > _LONGEST_PART or len(os.fsencode(text)) > _LONGEST_PATH else name
 
 
 class Extraction:
@@ -37,7 +48,7 @@ class Extraction:
         """
         target.mkdir(mode=0o700)
         try:
-            with zipfile.ZipFile(self._archive) as archive:
+            with open_untrusted(self._archive, most_entries=self._limits.tree_entries) as archive:
                 found = archive.infolist()
                 self._check_promises(found)
                 members = [member for member in found if not is_bytecode(str(self._inside(Path(), member)))]
@@ -48,6 +59,8 @@ class Extraction:
                         self._extract(archive, member, self._inside(target, member))
                 for member in links:  # last, so that no file is ever written through one
                     self._link(archive, member, self._inside(target, member))
+        except TooManyEntriesError as error:
+            raise self._failure(str(error), "too-large") from error
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
             raise self._failure(f"it is not a usable archive: {error}", "integrity") from error
         except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
@@ -56,8 +69,6 @@ class Extraction:
         return self._bytes
 
     def _check_promises(self, members: list[zipfile.ZipInfo]) -> None:
-        if len(members) > self._limits.tree_entries:
-            raise self._failure(f"it has more than {self._limits.tree_entries:,} entries", "too-large")
         self._count(sum(member.file_size for member in members), written=False)
 
     def _count(self, size: int, *, written: bool = True) -> None:
@@ -67,9 +78,9 @@ class Extraction:
             raise self._failure(f"it has more than {self._limits.tree_bytes:,} bytes when extracted", "too-large")
 
     def _inside(self, target: Path, member: zipfile.ZipInfo) -> Path:
-        name = PurePosixPath(member.orig_filename.replace("\\", "/"))
-        if name.is_absolute() or ".." in name.parts or not name.parts or "\0" in str(name) or ":" in name.parts[0]:
-            raise self._failure(f"{member.orig_filename!r} is not inside it", "unsafe-path")
+        name = member_path(member.orig_filename.replace("\\", "/"))
+        if name is None or ":" in name.parts[0]:
+            raise self._failure(f"{member.orig_filename[:_LONGEST_PART]!r} is not inside it", "unsafe-path")
         return target / name
 
     def _extract(self, archive: zipfile.ZipFile, member: zipfile.ZipInfo, destination: Path) -> None:

@@ -1,7 +1,8 @@
 """A build as one archive: the same bytes wherever it is packed, and unpacked so that nothing lands outside.
 
 It is a tar file of regular files, sorted, without times and owners, compressed with gzip. Its hash is that of the tar
-file: what compresses it on another machine may do so in another way.
+file: what compresses it on another machine may do so in another way. Only what is packed here is unpacked: other kinds
+of members (links, devices, files with holes) and long heads could take more than the archive itself.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ import tarfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import IO, Any
 
 from amplifier_foundation.exceptions import RefResolutionError, RefResolutionReason
+from amplifier_foundation.sources.archive import member_path
 from amplifier_foundation.sources.hashing import is_bytecode
 from amplifier_foundation.sources.store import make_directory
 from amplifier_system.threads import Stop
@@ -26,10 +28,14 @@ from amplifier_system.threads import Stop
 from .publication import sealed_mode
 
 _CHUNK = 1024 * 1024
+_BLOCK = tarfile.BLOCKSIZE
+_LONGEST_HEAD = 64 * 1024
+_LONGEST_SHOWN = 200
+_PAX_KEYS = (b"path", b"size", b"hdrcharset")
 _LEVEL = 6
 _MOST_ENTRIES = 200_000
 _TIME = 315532800  # 1980-01-01: some tools know no earlier one
-_FAULTS = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError)
+_FAULTS = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -71,12 +77,11 @@ def unpack(archive: Path, target: Path, expected: Measured, *, ref: str, stop: S
         with gzip.open(archive) as compressed:
             source = _Digest(compressed, most=expected.size)
             target.mkdir(mode=0o700)
-            with tarfile.open(fileobj=source, mode="r|") as members:
-                for count, member in enumerate(members, 1):
-                    stop.check()
-                    if count > _MOST_ENTRIES:
-                        raise _failure(ref, f"it has more than {_MOST_ENTRIES:,} entries", "too-large")
-                    _unpack(members, member, target, ref)
+            for count, member in enumerate(_members(source), 1):
+                stop.check()
+                if count > _MOST_ENTRIES:
+                    raise _failure(ref, f"it has more than {_MOST_ENTRIES:,} entries", "too-large")
+                _unpack(source, member, target, ref)
             while source.read(_CHUNK):
                 stop.check()
     except _FAULTS as error:
@@ -119,25 +124,61 @@ def _entries(directory: Path) -> Iterator[tuple[str, Path]]:
     return ((name, found[name]) for name in sorted(found) if not is_bytecode(name))
 
 
-def _unpack(members: tarfile.TarFile, member: tarfile.TarInfo, target: Path, ref: str) -> None:
-    name = PurePosixPath(member.name)
-    if name.is_absolute() or ".." in name.parts or not name.parts or "\0" in member.name:
-        raise _failure(ref, f"{member.name!r} is not inside it", "unsafe-path")
+def _members(source: _Digest) -> Iterator[tarfile.TarInfo]:
+    """Yield the head of every member; whoever takes one reads what follows it from `source`."""
+    said: dict[bytes, bytes] = {}
+    while any(head := source.take(_BLOCK)):
+        member = tarfile.TarInfo.frombuf(head, "utf-8", "surrogateescape")
+        if member.type == tarfile.XHDTYPE:
+            if said or not 0 < member.size <= _LONGEST_HEAD:
+                raise tarfile.ReadError("a member has more than one head, or a long one")
+            said = _pax_records(source.take(_padded(member.size))[: member.size])
+            continue
+        member.name = os.fsdecode(said.get(b"path", os.fsencode(member.name)))
+        member.size = int(said.get(b"size", member.size))
+        if member.size < 0:
+            raise tarfile.ReadError("a member has less than nothing in it")
+        said = {}
+        yield member
+
+
+def _pax_records(data: bytes) -> dict[bytes, bytes]:
+    """Return what stands before the head of a member whose name or size has no room in it."""
+    records: dict[bytes, bytes] = {}
+    while data:
+        length = data.partition(b" ")[0]
+        record = data[: int(length) if length.isdigit() else 0]
+        key, is_record, value = record[len(length) + 1 :].partition(b"=")
+        if not is_record or not value.endswith(b"\n") or key not in _PAX_KEYS:
+            raise tarfile.ReadError("a member has a head that no build has")
+        records[key] = value[:-1]
+        data = data[len(record) :]
+    return records
+
+
+def _unpack(source: _Digest, member: tarfile.TarInfo, target: Path, ref: str) -> None:
+    name = member_path(member.name)
+    if name is None:
+        raise _failure(ref, f"{member.name[:_LONGEST_SHOWN]!r} is not inside it", "unsafe-path")
     if is_bytecode(str(name)):
         raise _failure(ref, f"{member.name!r} is bytecode, which no hash of a build covers", "unsafe-path")
     destination = target / name
-    if member.isdir():
+    if member.type == tarfile.DIRTYPE:
         make_directory(destination)
         return
-    if not member.isreg():
+    if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
         raise _failure(ref, f"{member.name!r} is neither a file nor a directory", "unsafe-path")
     make_directory(destination.parent)
-    content = members.extractfile(member)
-    assert content is not None  # it is a regular file
+    left = member.size
     with destination.open("xb") as file:
-        while chunk := content.read(_CHUNK):
-            file.write(chunk)
+        while left:
+            left -= file.write(source.take(min(left, _CHUNK)))
+    source.take(_padded(member.size) - member.size)
     destination.chmod(sealed_mode(member.mode))
+
+
+def _padded(size: int) -> int:
+    return -(-size // _BLOCK) * _BLOCK
 
 
 def _failure(ref: str, problem: str, reason: RefResolutionReason) -> RefResolutionError:
@@ -161,6 +202,13 @@ class _Digest(io.RawIOBase):
         self.write(data)
         if self.size > self._most:
             raise tarfile.ReadError("it is larger than it should be")
+        return data
+
+    def take(self, size: int) -> bytes:
+        """Return exactly so much of the source."""
+        data = self.read(size)
+        if len(data) < size:
+            raise EOFError("it ends too early")
         return data
 
     def tell(self) -> int:

@@ -19,6 +19,7 @@ from typing import Any
 
 from amplifier_core import __version__
 from amplifier_system.files import write_atomically
+from amplifier_system.zip_files import UnsafeZipError, open_untrusted
 from amplifierd.exceptions import FormatUnsupportedError, SessionImportError
 from amplifierd.stored_json import json_text
 
@@ -35,7 +36,6 @@ _BEGINNING_OF_TIME = (1980, 1, 1, 0, 0, 0)
 _PLAIN_FILE = 0o600 << 16
 _MOST_FILES = 50_000
 _LARGEST_MANIFEST = 16 << 20
-_ENCRYPTED = 0x1
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,12 @@ def read_archive(path: Path, limits: ArchiveLimits | None = None) -> SessionArch
     """
     limits = limits or ArchiveLimits()
     try:
-        with zipfile.ZipFile(path) as archive:
+        if path.stat().st_size > limits.total_bytes:
+            raise _too_large(path, "it", limits.total_bytes)
+        with open_untrusted(path, most_entries=_MOST_FILES) as archive:
             return _Reader(path, archive, limits).read()
+    except UnsafeZipError as error:
+        raise _refused(path, str(error)) from error
     except OSError as error:
         raise SessionImportError(f"{path} cannot be read: {error}") from error
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
@@ -99,12 +103,9 @@ class _Reader:
         self._left = limits.total_bytes
 
     def read(self) -> SessionArchive:
-        entries = self._archive.infolist()
-        names = [entry.filename for entry in entries]
-        if len(names) > _MOST_FILES or len(set(names)) != len(names):
-            raise _refused(self._path, "it contains too many files, or one of them twice")
-        if any(entry.flag_bits & _ENCRYPTED for entry in entries):
-            raise _refused(self._path, "it is encrypted")
+        names = self._archive.namelist()
+        if len(set(names)) != len(names):
+            raise _refused(self._path, "it contains a file twice")
         if MANIFEST not in names:
             raise _refused(self._path, f"it has no {MANIFEST}")
         signed = self._unpack(MANIFEST, _LARGEST_MANIFEST)
@@ -151,10 +152,7 @@ class _Reader:
         with self._archive.open(name) as file:
             content = file.read(allowed + 1)
         if len(content) > allowed:
-            raise SessionImportError(
-                f"{self._path}: {name} is larger than the {allowed} bytes that are left for it",
-                hint="raise the limits of the import if you trust the file",
-            )
+            raise _too_large(self._path, name, allowed)
         self._left -= len(content)
         return content
 
@@ -176,6 +174,13 @@ def _parse_object(content: bytes, path: Path, name: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise _refused(path, f"{name} is not a JSON object")
     return value
+
+
+def _too_large(path: Path, what: str, allowed: int) -> SessionImportError:
+    return SessionImportError(
+        f"{path} is not imported: {what} is larger than the {allowed:,} bytes that are left for it",
+        hint="raise the limits of the import if you trust the file",
+    )
 
 
 def _refused(path: Path, reason: str) -> SessionImportError:

@@ -109,6 +109,58 @@ def test_an_archive_is_refused_that_has(tmp_path: Path, members: list[Member], t
     assert not list(tmp_path.glob("outside*"))
 
 
+def changed_head(info: tarfile.TarInfo, *changes: tuple[int, bytes]) -> bytes:
+    """Return the head of a member with other bytes in some places, and the right checksum."""
+    head = bytearray(info.tobuf(tarfile.GNU_FORMAT))
+    for place, content in changes:
+        head[place : place + len(content)] = content
+    head[148:156] = b"%06o\0 " % (256 + sum(head[:148]) + sum(head[156:]))
+    return bytes(head)
+
+
+def octal(number: int) -> bytes:
+    return b"%011o\0" % number
+
+
+def pax(*records: tuple[str, str], times: int = 1) -> bytes:
+    member = tarfile.TarInfo("a")
+    member.size, member.pax_headers = 512, dict(records)
+    whole = member.tobuf(tarfile.PAX_FORMAT)
+    return whole[:-512] * times + whole[-512:]
+
+
+LARGE = 1 << 30
+PLAIN = member("a", b"x" * 512)[0]
+GREEDY: dict[str, bytes] = {
+    "a file with holes": changed_head(
+        PLAIN, (156, b"S"), (386, octal(0)), (398, octal(512)), (482, b"\0"), (483, octal(LARGE))
+    ),
+    "a file with holes that its head tells of": pax(
+        ("GNU.sparse.major", "1"), ("GNU.sparse.minor", "0"), ("GNU.sparse.realsize", str(LARGE))
+    ),
+    "a map of holes": pax(("GNU.sparse.map", "0,1," * 10), ("GNU.sparse.size", str(LARGE))),
+    "a long head": pax(("comment", "x" * 1_000_000)),
+    "a long name": changed_head(PLAIN, (156, b"L")),
+    "many heads": pax(("path", "b"), times=3000),
+    "a size below nothing": changed_head(PLAIN, (124, b"\xff" * 12)),
+    "a size beyond the archive": changed_head(PLAIN, (124, octal(LARGE))),
+    "a record without an end": pax(("path", "b")).replace(b"path=b", b"path:b"),
+    "a name that no disk takes": pax(("path", "x" * 300)),
+}
+
+
+@pytest.mark.parametrize("head", GREEDY.values(), ids=list(GREEDY))
+def test_an_archive_takes_no_more_than_it_has(tmp_path: Path, head: bytes) -> None:
+    plain = head + b"x" * 512 + bytes(1024)
+    (tmp_path / "archive").write_bytes(gzip.compress(plain))
+    expected = Measured(hashlib.sha256(plain).hexdigest(), len(plain))
+
+    with pytest.raises(RefResolutionError):
+        unpack(tmp_path / "archive", tmp_path / "target", expected, ref="it", stop=Stop())
+
+    assert sum(path.stat().st_size for path in (tmp_path / "target").rglob("*") if path.is_file()) <= len(plain)
+
+
 DAMAGE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "cut off": (lambda content: content[:-20], "damaged"),
     "changed in the middle": (lambda content: content[:60] + bytes([content[60] ^ 1]) + content[61:], "damaged"),

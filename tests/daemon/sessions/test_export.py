@@ -301,6 +301,25 @@ async def test_no_more_is_unpacked_than_allowed(home: OneHome, tmp_path: Path) -
             await home.take(path, limits=limits)
 
 
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+async def test_a_small_file_that_would_fill_the_memory_is_not_unpacked(
+    home: OneHome, tmp_path: Path, method: int
+) -> None:
+    path = tmp_path / "bomb.amplifier-session"
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("manifest.json", bytes(20_000_000))
+    assert path.stat().st_size < 5000
+
+    with pytest.raises(SessionImportError, match=r"'manifest\.json' is compressed with (bzip2|lzma)"):
+        await home.take(path)
+
+
+async def test_a_file_that_is_itself_too_large_is_not_opened(home: OneHome, tmp_path: Path) -> None:
+    path = resigned(home, tmp_path / "x.amplifier-session", {"sessions/0/record.json": RECORD})
+    with pytest.raises(SessionImportError, match="it is larger than the 500 bytes"):
+        await home.take(path, limits=ArchiveLimits(total_bytes=500))
+
+
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"x" * 100])
 async def test_what_is_not_such_a_file_is_refused(home: OneHome, tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.amplifier-session"

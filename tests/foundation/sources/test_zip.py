@@ -158,6 +158,37 @@ async def test_an_archive_that_lies_about_its_size_is_refused(cache_dir: Path, l
     assert list((cache_dir / "fsspec").iterdir()) == []
 
 
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+async def test_an_archive_that_would_fill_the_memory_is_refused(sources: Sources, tmp_path: Path, method: int) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w", method) as archive:
+        archive.writestr("a", bytes(20_000_000))
+
+    with pytest.raises(RefResolutionError, match=r"'a' is compressed with (bzip2|lzma)") as caught:
+        await sources.resolve(f"zip+{(tmp_path / 'x.zip').as_uri()}")
+
+    assert caught.value.reason == "integrity"
+    assert list((sources.cache_dir / "fsspec").iterdir()) == []
+
+
+async def test_an_archive_in_an_archive_stays_packed(sources: Sources, tmp_path: Path) -> None:
+    inner = _zip({"bomb": bytes(5_000_000)})
+    (tmp_path / "x.zip").write_bytes(_zip({"inner.zip": inner}))
+
+    resolved = await sources.resolve(f"zip+{(tmp_path / 'x.zip').as_uri()}")
+
+    assert (resolved.path / "inner.zip").read_bytes() == inner
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "d/" * 3000 + "x"], ids=["one", "of directories"])
+async def test_a_name_that_no_disk_takes_is_refused(sources: Sources, tmp_path: Path, name: str) -> None:
+    (tmp_path / "x.zip").write_bytes(_zip({name: b"a"}))
+
+    with pytest.raises(RefResolutionError, match="Failed to extract "):
+        await sources.resolve(f"zip+{(tmp_path / 'x.zip').as_uri()}")
+
+    assert list((sources.cache_dir / "fsspec").iterdir()) == []
+
+
 @pytest.mark.parametrize("content", [b"", b"not a zip", _zip({"a": b"a" * 100})[:-30]], ids=["empty", "text", "torn"])
 async def test_what_is_no_archive_is_refused(sources: Sources, tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.zip").write_bytes(content)
