@@ -51,12 +51,39 @@ def session_policy_for(
     try:
         rules = PolicyRules.parse(merge_policies(_home_rules(paths, working_dir), written, may_widen=True))
     except ValueError as error:
-        issue = Issue("policy-invalid", str(error), "session.policy")
-        raise MountPlanError(f"The mount plan cannot be used: session.{error}", [issue]) from error
+        raise _unusable(error) from error
     origins = _Origins(rules, policy_sections(written), build)
     policy = SessionPolicy.of(rules, working_dir=working_dir, origin_of=origins)
     taken_back = [place for place in _closed(paths) if str(place) not in policy.read.denied]
     return policy.opening(paths.share, paths.cache, *taken_back, *([workspace] if workspace else []))
+
+
+def narrowed_plan(plan: Mapping[str, Any], *, paths: Paths, working_dir: Path) -> dict[str, Any]:
+    """Return a plan from a request or a file with a policy that allows nothing beyond the defaults.
+
+    What it denies stays. Only the home's own files can allow more.
+
+    Raises:
+        MountPlanError: `session.policy` is not a policy.
+    """
+    session = MountPlan(plan).session
+    written = session.get("policy")
+    if not written:
+        return dict(plan)
+    try:
+        merged = merge_policies(_home_rules(paths, working_dir), written, may_widen=False)
+        own = policy_sections(written)
+    except ValueError as error:
+        raise _unusable(error) from error
+    policy = {name: {key: value for key, value in merged.get(name, {}).items() if key != "deny"} for name in own}
+    for name, lists in own.items():
+        policy[name] |= {"deny": list(lists["deny"])} if "deny" in lists else {}
+    return {**plan, "session": {**session, "policy": policy}}
+
+
+def _unusable(error: ValueError) -> MountPlanError:
+    issue = Issue("policy-invalid", str(error), "session.policy")
+    return MountPlanError(f"The mount plan cannot be used: session.{error}", [issue])
 
 
 def _home_rules(paths: Paths, working_dir: Path) -> dict[str, Any]:

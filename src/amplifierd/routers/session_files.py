@@ -20,6 +20,7 @@ from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import Answer, Body
 from amplifierd.http.routers import api_router
 from amplifierd.http.session_answers import LOADING, SessionId, SessionInfo, shown
+from amplifierd.sessions.session_archive import ArchiveLimits
 
 router = api_router("/sessions", tags=["sessions"], route_class=IdempotentRoute)
 
@@ -27,6 +28,7 @@ _ARCHIVE = "application/octet-stream"
 _ONE_FILE: dict[int | str, dict[str, Any]] = {
     200: {"content": {_ARCHIVE: {"schema": {"type": "string", "format": "binary"}}}}
 }
+_LIMITS = ArchiveLimits(total_bytes=128 << 20)  # of the daemon's memory; the command takes larger files
 Turn = Annotated[int, Query(ge=1, le=2**31)]
 
 
@@ -126,5 +128,5 @@ async def import_(daemon: TheDaemon, caller: Admin, body: Import) -> Imported:
     with tempfile.TemporaryDirectory(prefix="amplifierd-import-") as directory:
         path = Path(directory) / "import.zip"
         await asyncio.to_thread(path.write_bytes, body.data)
-        imported = await daemon.home.sessions.import_(path)
+        imported = await daemon.home.sessions.import_(path, limits=_LIMITS)
     return Imported(session=shown(daemon, imported.record), ids=dict(imported.ids), verified=imported.verified)

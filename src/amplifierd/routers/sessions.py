@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fastapi import Query, Response
@@ -23,6 +24,7 @@ from amplifierd.http.session_answers import LOADING, SessionId, SessionInfo, Ses
 from amplifierd.limits import Limits
 from amplifierd.live_sessions import LoadedState
 from amplifierd.plans.conversion import Form
+from amplifierd.plans.session_policy import narrowed_plan
 from amplifierd.session_store.protocol import SessionQuery
 from amplifierd.session_store.record import (
     Activity,
@@ -162,6 +164,10 @@ async def create_session(
     check_address(daemon.home.bundles, body.bundle_uri, caller, daemon.home.settings.security)
     if body.parent_session_id is not None:
         await daemon.access.get(caller, body.parent_session_id)
+    directory, plan = _fit_directory(daemon, caller, body.working_dir), body.mount_plan
+    if plan is not None:
+        at_work = Path(directory or daemon.home.settings.working_dir)
+        plan = narrowed_plan(plan, paths=daemon.home.paths, working_dir=at_work)
     session_id = checked_session_id(body.session_id) if body.session_id else new_session_id()
     if not body.session_id:
         daemon.access.remember(session_id, caller.owner)
@@ -169,8 +175,8 @@ async def create_session(
         record = await daemon.home.sessions.create(
             body.profile_name and checked_profile_id(body.profile_name),
             bundle=bundle,
-            plan=body.mount_plan,
-            working_dir=_fit_directory(daemon, caller, body.working_dir),
+            plan=plan,
+            working_dir=directory,
             working_dir_scope=body.working_dir_scope,
             session_id=session_id,
             name=body.name,

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from amplifier_core import AmplifierSession
+from amplifier_system.urls import shown
 from amplifierd.builds.build import Build
 from amplifierd.builds.home_profiles import Profiles
 from amplifierd.builds.module_resolver import DaemonModuleSourceResolver
 from amplifierd.collections.catalogue import Catalogue
+from amplifierd.exceptions import SessionStateError
 from amplifierd.identifiers import ProfileId
 from amplifierd.paths import Paths
 from amplifierd.session_store.record import SessionRecord
@@ -101,8 +103,21 @@ class Outfitter:
         if record.profile_name is not None:
             return await self.of_profile(record.profile_name, Path(record.working_dir), record.build_id)
         if record.bundle is not None:
+            self._check_bundle(record, record.bundle)
             return await self.of_bundle(record.bundle, Path(record.working_dir))
         return await self.of_plan(Path(record.working_dir))
+
+    def _check_bundle(self, record: SessionRecord, reference: str) -> None:
+        """Raise if only a file of a stranger names the bundle of a session: its code would run here."""
+        if record.verified is not False:
+            return
+        known = self._bundles().get_state()
+        if reference not in known and reference not in {state.uri for state in known.values()}:
+            raise SessionStateError(
+                f"session {record.session_id} was imported from a file whose signer this home does not trust, and its "
+                f"bundle {shown(reference)} is not registered here",
+                hint=f"if you trust the bundle, add it: amplifier bundle add {shown(reference)}",
+            )
 
     async def of_profile(self, profile: str, working_dir: Path, build_id: str | None = None) -> Equipment:
         """Return the equipment of a profile, with that very build where it still exists.

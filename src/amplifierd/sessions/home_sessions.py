@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from .export import ExportedSession
     from .replay import ReplayResult
+    from .session_archive import ArchiveLimits
     from .session_import import ImportedSession
 
 
@@ -332,8 +333,10 @@ class Sessions(SessionRemoval):
             source, session_id, Path(path), self._keys, find_lock=self._find_lock, mask_messages=mask_messages
         )
 
-    async def import_(self, path: str | Path) -> ImportedSession:
+    async def import_(self, path: str | Path, *, limits: ArchiveLimits | None = None) -> ImportedSession:
         """Store the sessions of an exported file; those of a signer that this home does not trust are not `verified`.
+
+        `limits` say how much is unpacked at most.
 
         Raises:
             SessionImportError: the file was changed, damaged or made by something else; nothing is stored.
@@ -341,7 +344,15 @@ class Sessions(SessionRemoval):
         from .session_import import import_session
 
         return await import_session(
-            Path(path), self._store, self.runtime.holder, self._keys, self.runtime.announcements, self._keep
+            Path(path),
+            self._store,
+            self.runtime.holder,
+            self._keys,
+            self.runtime.announcements,
+            self._keep,
+            paths=self.runtime.paths,
+            working_dir=Path(self.runtime.settings.working_dir),
+            limits=limits,
         )
 
     def _find_lock(self, record: SessionRecord) -> Mapping[str, Any] | None:

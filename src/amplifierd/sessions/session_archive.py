@@ -103,7 +103,9 @@ class _Reader:
         self._left = limits.total_bytes
 
     def read(self) -> SessionArchive:
-        names = self._archive.namelist()
+        names, promised = self._archive.namelist(), sum(entry.file_size for entry in self._archive.infolist())
+        if promised > self._left:
+            raise _too_large(self._path, "what is in it", self._left)
         if len(set(names)) != len(names):
             raise _refused(self._path, "it contains a file twice")
         if MANIFEST not in names:

@@ -18,11 +18,14 @@ from amplifierd.documents.literal_secrets import KeepSecret, conceal
 from amplifierd.exceptions import (
     FormatUnsupportedError,
     InvalidSessionIdError,
+    MountPlanError,
     SessionError,
     SessionExistsError,
     SessionImportError,
     SessionNotFoundError,
 )
+from amplifierd.paths import Paths
+from amplifierd.plans.session_policy import narrowed_plan
 from amplifierd.session_store.protocol import Hold, Holder, Message, NewSession, SessionStore, StoredEvent
 from amplifierd.session_store.record import SessionRecord, checked_session_id, new_session_id
 from amplifierd.signing_keys import Signer, SigningKeys
@@ -40,13 +43,14 @@ from .export import (
     RECORD,
 )
 from .session_archive import ArchiveLimits, SessionArchive, parse_json, read_archive
-from .working_place import Machine
+from .working_place import Machine, unfit_working_dir
 
 _TRIES = 5
 _RESET = {
     **{"mount_plan_path": "mount_plan.json", "revision": 0, "stale": False},
-    **{"owner": None, "origin": None, "takeover": None},
+    **{"owner": None, "origin": None, "takeover": None, "is_trusted": False, "on_takeover": "ask"},
 }
+_LAST_NUMBER = 2**53  # what a program in a browser can count to
 
 
 @dataclass(frozen=True)
@@ -75,11 +79,14 @@ async def import_session(
     announcements: Announcements,
     keep: KeepSecret,
     *,
+    paths: Paths,
+    working_dir: Path,
     limits: ArchiveLimits | None = None,
 ) -> ImportedSession:
     """Store the sessions of an exported file under their own ids, or under new ones where these are taken.
 
-    `keep` stores a secret that a plan in the file has.
+    `keep` stores a secret that a plan in the file has. A policy in the file can only narrow that of this home. A
+    session that says to work where none should, such as `/`, works in `working_dir`.
 
     Raises:
         FormatUnsupportedError: a newer version wrote the file.
@@ -87,11 +94,12 @@ async def import_session(
     """
     archive = await in_thread(lambda stop: read_archive(path, limits))
     signer = await in_thread(lambda stop: _signer_of(archive, keys))
-    sessions = await in_thread(lambda stop: _sessions_in(archive, keep))
+    sessions = await in_thread(lambda stop: _sessions_in(archive, keep, paths))
+    places = {place: _fit_place(place, working_dir, paths) for place in {each.record.working_dir for each in sessions}}
     left_out = tuple(map(str, archive.manifest.get("left_out") or ()))
     for _ in range(_TRIES):
         ids = await _free_ids(store, [session.record for session in sessions])
-        adopted = [_adopted(session, ids, signer) for session in sessions]
+        adopted = [_adopted(session, ids, signer, places) for session in sessions]
         try:
             await run_to_end(_store_all(store, adopted, holder, announcements))
         except SessionExistsError:
@@ -112,12 +120,12 @@ def _signer_of(archive: SessionArchive, keys: SigningKeys) -> Signer | None:
         ) from error
 
 
-def _sessions_in(archive: SessionArchive, keep: KeepSecret) -> list[NewSession]:
+def _sessions_in(archive: SessionArchive, keep: KeepSecret, paths: Paths) -> list[NewSession]:
     """Return the sessions of a file, the one it is about first and parents before their children."""
     listed = archive.manifest.get("sessions")
     if not isinstance(listed, list) or not listed or len(set(map(str, listed))) != len(listed):
         raise SessionImportError(f"{archive.path} is not imported: its manifest names no sessions")
-    sessions = [_session_in(archive, number, str(session_id), keep) for number, session_id in enumerate(listed)]
+    sessions = [_session_in(archive, number, str(session_id), keep, paths) for number, session_id in enumerate(listed)]
     before: set[str] = set()
     for session in sessions:
         if before and session.record.parent_session_id not in before:
@@ -128,7 +136,7 @@ def _sessions_in(archive: SessionArchive, keep: KeepSecret) -> list[NewSession]:
     return sessions
 
 
-def _session_in(archive: SessionArchive, number: int, session_id: str, keep: KeepSecret) -> NewSession:
+def _session_in(archive: SessionArchive, number: int, session_id: str, keep: KeepSecret, paths: Paths) -> NewSession:
     def value(name: str, otherwise: Any) -> Any:
         full = f"sessions/{number}/{name}"
         content = archive.files.get(full)
@@ -152,11 +160,18 @@ def _session_in(archive: SessionArchive, number: int, session_id: str, keep: Kee
         raise SessionImportError(f"{archive.path} is not imported: session {number} has no valid record") from error
     documents = {name: held for name, held in value(DOCUMENTS, {}).items() if name in CARRIED_DOCUMENTS}
     lock = value(LOCK, {})
+    try:
+        plan = narrowed_plan(value(PLAN, {}), paths=paths, working_dir=Path(record.working_dir))
+    except (MountPlanError, TypeError, ValueError) as error:
+        raise SessionImportError(f"{archive.path} is not imported: session {number} has no valid plan") from error
+    events = [*lines(EVENTS, "event"), *lines(RECEIPTS, "event")]
+    if any(type(event.get("seq", 0)) is not int or not 0 <= event.get("seq", 0) < _LAST_NUMBER for event in events):
+        raise SessionImportError(f"{archive.path} is not imported: an event of session {number} has no valid number")
     return NewSession(
         record,
-        conceal(value(PLAN, {}), keep),
+        conceal(plan, keep),
         messages=lines(TRANSCRIPT, "role"),
-        events=_in_order([*lines(EVENTS, "event"), *lines(RECEIPTS, "event")]),
+        events=_in_order(events),
         documents={**documents, **({LOCK_DOCUMENT: lock} if lock else {})},
         parts=dict(_part(entry, archive.path) for entry in lines(PARTS, "digest")),
     )
@@ -176,7 +191,7 @@ def _part(entry: Mapping[str, Any], path: Path) -> tuple[str, bytes]:
 
 def _in_order(events: Iterable[StoredEvent]) -> list[StoredEvent]:
     """Return events and receipts as they were written."""
-    return sorted(events, key=lambda event: seq if isinstance(seq := event.get("seq"), int) else 0)
+    return sorted(events, key=lambda event: event.get("seq", 0))
 
 
 async def _free_ids(store: SessionStore, records: list[SessionRecord]) -> dict[str, str]:
@@ -201,7 +216,17 @@ async def _is_free(store: SessionStore, session_id: str) -> bool:
     return False
 
 
-def _adopted(session: NewSession, ids: Mapping[str, str], signer: Signer | None) -> NewSession:
+def _fit_place(written: str, otherwise: Path, paths: Paths) -> str:
+    try:
+        is_fit = Path(written).is_absolute() and not unfit_working_dir(written, paths)
+    except (OSError, ValueError, RuntimeError):  # a name that no disk takes, or a user who is not there
+        is_fit = False
+    return written if is_fit else str(otherwise)
+
+
+def _adopted(
+    session: NewSession, ids: Mapping[str, str], signer: Signer | None, places: Mapping[str, str]
+) -> NewSession:
     """Return a session as it is stored here."""
     old = session.record
     is_root = old.session_id == next(iter(ids))
@@ -212,7 +237,8 @@ def _adopted(session: NewSession, ids: Mapping[str, str], signer: Signer | None)
             "parent_session_id": None if is_root else ids[str(old.parent_session_id)],
             "root_session_id": None if is_root else next(iter(ids.values())),
             "imported_from": old.session_id,
-            **Machine.here().place_of(old.working_dir),
+            "working_dir": places[old.working_dir],
+            **Machine.here().place_of(places[old.working_dir]),
             "verified": signer is not None and signer.is_trusted,
             "signed_by": signer.key_id if signer is not None else None,
         }

@@ -6,6 +6,7 @@ import pytest
 from agents_at_work import Agent, Kind, call, open_home
 
 import amplifierd
+from amplifierd.exceptions import SessionStateError
 from amplifierd.home import Home
 from amplifierd.sessions.approvers import AllowByRule
 
@@ -33,6 +34,28 @@ async def test_an_imported_session_goes_on_where_it_was(home: Home, work: Path, 
     assert (result.turn, result.status) == (2, "completed")
     assert bool(resumed.repaired) is False
     assert other.sessions.get(session_id).imported_from == session.session_id
+    await other.sessions.close()
+
+
+async def test_the_bundle_of_a_stranger_s_file_is_neither_fetched_nor_run(
+    home: Home, work: Path, tmp_path: Path
+) -> None:
+    agent = Agent(["Good day.", "Still here."])
+    source = agent.source(home, "bundle", tmp_path)
+    async with home.sessions.open(**source, working_dir=work) as session:
+        await session.execute("Hello")
+    other = open_home(tmp_path / "elsewhere")
+    session_id = await taken_along(home, session.session_id, other, tmp_path)
+
+    with pytest.raises(SessionStateError, match="does not trust, and its bundle"):
+        async with other.sessions.resume(session_id):
+            pass
+    assert len(other.sessions.messages(session_id)) == 2
+
+    other.bundles.register("agreed", str(source["bundle"]))
+    other.bundles.save()
+    async with other.sessions.resume(session_id) as resumed:
+        assert (await resumed.execute("Again")).turn == 2
     await other.sessions.close()
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import io
+import zipfile
 from pathlib import Path
 
 import httpx2
@@ -112,3 +115,15 @@ def test_the_turns_of_a_session_say_how_they_ended_and_what_they_used(admin: htt
     assert first["started_at"] < first["ended_at"] < second["started_at"] < second["ended_at"]
     tree = admin.get(f"/sessions/{spoken}/tree").json()
     assert (tree["turn_count"], tree["children"], tree["usage"]["tokens"]["total"] > 0) == (2, [], True)
+
+
+def test_a_file_that_would_fill_the_daemons_memory_is_not_imported(admin: httpx2.Client) -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("sessions/0/transcript.jsonl", b"x" * 77_777)
+    claimed = packed.getvalue().replace((77_777).to_bytes(4, "little"), (200 << 20).to_bytes(4, "little"))
+
+    answer = admin.post("/sessions/import", json={"data": base64.b64encode(claimed).decode()})
+
+    assert code(answer) == (422, "validation-error"), answer.text
+    assert "what is in it is larger than the 134,217,728 bytes" in answer.json()["detail"]

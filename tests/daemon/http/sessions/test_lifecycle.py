@@ -49,6 +49,22 @@ def test_a_session_that_cannot_be_is_refused(admin: httpx2.Client, body: Any, ex
     assert code(admin.post("/sessions", json=body)) == expected
 
 
+def test_the_policy_of_a_plan_in_a_request_allows_nothing_beyond_the_defaults(admin: httpx2.Client, work: Path) -> None:
+    sent = plan("Done.")
+    asked = {
+        "read": {"allow": ["/", "~/.ssh"], "deny": ["~/ledger"]},
+        "write": {"allow": ["/"]},
+        "environment": {"pass": ["*"]},
+    }
+    sent["session"] = {**sent["session"], "policy": asked}
+
+    session_id = create(admin, work, mount_plan=sent)
+
+    policy = admin.get(f"/sessions/{session_id}/mount-plan").json()["session"]["policy"]
+    assert policy["read"] == {"allow": ["/"], "deny": ["~/ledger"]}
+    assert (policy["write"], policy["environment"]) == ({"allow": ["."]}, {"pass": []})
+
+
 def test_which_machines_have_its_directory_is_said_and_changed(admin: httpx2.Client, work: Path) -> None:
     path = f"/sessions/{create(admin, work, working_dir_scope='host')}"
     shown = admin.get(path).json()
