@@ -51,6 +51,8 @@ AmplifierError
 │   ├── HoldLostError                       another process took it over in the meantime
 │   ├── SessionImportError                  sender of the file: it was changed, damaged or is not an export
 │   ├── StoreUnavailableError               operator: the database of the sessions cannot be used at the moment
+│   │   ├── StoreClosedError                  us: this process has closed it already
+│   │   └── OutcomeUnknownError               operator: it went away during a write, which may have taken effect
 │   ├── MemberFencedError                   us: others count this process as gone; its sessions are theirs
 │   ├── NowhereToRunError                   operator: no machine may run the session; carries each one's reason
 │   ├── StoredRequestNotFoundError          caller: no such request was sent to a model
@@ -122,6 +124,7 @@ __all__ = [
     "OperationError",
     "OperationFinishedError",
     "OperationNotFoundError",
+    "OutcomeUnknownError",
     "PortInUseError",
     "ProfileCircularInheritanceError",
     "ProfileCompilationError",
@@ -147,6 +150,7 @@ __all__ = [
     "SettingsError",
     "SnapshotRefusedError",
     "SteeringUnsupportedError",
+    "StoreClosedError",
     "StoreUnavailableError",
     "StoredRequestNotFoundError",
     "TokenExistsError",
@@ -385,7 +389,15 @@ class HoldLostError(SessionError):
 
 
 class StoreUnavailableError(SessionError):
-    """The database in which the sessions are kept cannot be used at the moment."""
+    """The sessions' store cannot be used at the moment; unless the class says otherwise, nothing was written."""
+
+
+class StoreClosedError(StoreUnavailableError):
+    """This process has closed the store, for good."""
+
+
+class OutcomeUnknownError(StoreUnavailableError):
+    """It is not known whether a write took effect: only one that is recognised may be given again."""
 
 
 class MemberFencedError(SessionError):

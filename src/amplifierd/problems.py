@@ -79,6 +79,7 @@ PROBLEMS: Mapping[type[BaseException], Problem] = {
     ours.SessionHeldError: Problem(409, "session-held", retryable=True),
     ours.HoldLostError: Problem(409, "session-held"),
     ours.StoreUnavailableError: Problem(503, "store-unavailable", retryable=True),
+    ours.OutcomeUnknownError: Problem(503, "outcome-unknown"),
     ours.MemberFencedError: Problem(503, "not-ready", retryable=True),
     ours.NowhereToRunError: Problem(503, "nowhere-to-run", retryable=True),
     ours.MountPlanMissingError: Problem(409, "mount-plan-missing"),

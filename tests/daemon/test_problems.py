@@ -31,8 +31,8 @@ STATUSES = {
     500: "configuration-error internal-error compile-failed session-damaged",
     502: "ref-resolution-failed llm-error provider-auth provider-access-denied provider-not-found stream-error "
     "invalid-tool-call member-unreachable member-untrusted",
-    503: "provider-unavailable network-error not-ready offline store-unavailable nowhere-to-run build-unavailable "
-    "too-many-subscribers",
+    503: "provider-unavailable network-error not-ready offline store-unavailable outcome-unknown nowhere-to-run "
+    "build-unavailable too-many-subscribers",
     504: "provider-timeout execution-timeout",
 }
 """The words of problems by their status. Programs rely on them: a word that is here stays as it is."""

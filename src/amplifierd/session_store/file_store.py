@@ -16,7 +16,13 @@ from amplifier_sessions.event_file import EVENTS
 from amplifier_sessions.session_directory import METADATA, TRANSCRIPT
 from amplifier_system.tasks import run_to_end
 from amplifier_system.threads import Stop, in_thread
-from amplifierd.exceptions import HoldLostError, SessionError, SessionExistsError, SessionNotFoundError
+from amplifierd.exceptions import (
+    HoldLostError,
+    SessionError,
+    SessionExistsError,
+    SessionNotFoundError,
+    StoreClosedError,
+)
 from amplifierd.paths import Paths
 from amplifierd.store_address import StoreAddress
 
@@ -67,6 +73,7 @@ class FileStore:
         self._locks = ProcessLocks(paths.run / "holders")
         self._index = SessionIndex(paths, progress)
         self._writers: OrderedDict[str, SessionWriter] = OrderedDict()
+        self._is_closed = False
         self._files = lru_cache(maxsize=_MOST_KNOWN)(self._files_of)
         remove_leftovers(paths.sessions)
         self._trash.remove_leftovers()
@@ -247,8 +254,16 @@ class FileStore:
     async def append_messages(self, hold: Hold, messages: Iterable[Message], *, lasting: bool = False) -> None:
         await self._append(hold, TRANSCRIPT, encoded_lines(messages), lasting)
 
-    async def append_events(self, hold: Hold, events: Iterable[StoredEvent], *, lasting: bool = False) -> None:
-        await self._append(hold, EVENTS, encoded_lines(events), lasting)
+    async def append_events(
+        self, hold: Hold, events: Iterable[StoredEvent], *, lasting: bool = False, append_id: str | None = None
+    ) -> None:
+        await self._append(hold, EVENTS, encoded_lines(events), lasting)  # one that fails has left nothing
+
+    async def end_turn(self, hold: Hold, turn_id: str, events: Iterable[StoredEvent], **changes: Any) -> SessionRecord:
+        data = encoded_lines(events)
+        record = await self._write(hold, lambda writer: writer.end_turn(hold, turn_id, data, changes))
+        self._index.changed(hold.session_id)
+        return record
 
     def try_append_events(self, hold: Hold, events: Iterable[StoredEvent]) -> bool:
         return self._try_append(self._writer(hold.session_id), hold, EVENTS, encoded_lines(events))
@@ -328,7 +343,10 @@ class FileStore:
         """Do nothing: a session is deleted with everything that belongs to it."""
 
     async def close(self) -> None:
-        for session_id in tuple(self._writers):
+        self._is_closed = True
+        for session_id, writer in tuple(self._writers.items()):
+            if writer.waiting:
+                await run_to_end(writer.in_turn(lambda: None))  # what was asked for before is done
             self._forget(session_id)
         await in_thread(lambda _: self._index.close())
 
@@ -356,6 +374,8 @@ class FileStore:
     def _writer(self, session_id: str) -> SessionWriter:
         """Return the open files of a session; those used longest ago are closed when there are too many."""
         writer = self._writers.get(session_id)
+        if self._is_closed:
+            raise StoreClosedError(f"the store of {self._sessions} was closed", hint="open the home again")
         if writer is None:
             writer = self._writers[session_id] = SessionWriter(self._files(session_id), self._locks)
             self._close_oldest()

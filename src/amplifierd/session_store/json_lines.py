@@ -127,6 +127,31 @@ def find_last(path: Path, is_wanted: Callable[[dict[str, Any]], bool]) -> dict[s
     return found[0] if found else None
 
 
+def find_last_with(path: Path, text: bytes) -> dict[str, Any] | None:
+    """Return the last object of a file in whose line a text stands; only that line is parsed."""
+    try:
+        with path.open("rb") as file:
+            end, rest = file.seek(0, os.SEEK_END), b""
+            while end > 0:
+                start = max(0, end - _BLOCK)
+                file.seek(start)
+                block = file.read(end - start) + rest
+                if (place := block.rfind(text)) >= 0:
+                    return _parsed(_line_around(file.fileno(), start + place), path, start)
+                end, rest = start, block[: len(text) - 1]
+    except FileNotFoundError:
+        pass
+    return None
+
+
+def _line_around(descriptor: int, place: int) -> bytes:
+    """Return the line in which a place lies."""
+    start, line = _end_of_last_line(descriptor, place), b""
+    while b"\n" not in line and (block := os.pread(descriptor, _BLOCK, start + len(line))):
+        line += block
+    return line.partition(b"\n")[0]
+
+
 def count_lines(path: Path) -> int:
     """Return how many whole lines a file has."""
     try:

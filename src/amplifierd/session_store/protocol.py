@@ -108,7 +108,8 @@ class SessionStore(Protocol):
 
     Methods raise `SessionNotFoundError`, `FormatUnsupportedError` for one that a newer version wrote,
     `SessionHeldError` when another process holds it, and `HoldLostError` for a write under an epoch that has passed.
-    `lasting` writes are on the disk when the call returns.
+    `lasting` writes are on the disk when the call returns. After a `StoreUnavailableError` nothing was written, unless
+    it is an `OutcomeUnknownError`.
     """
 
     @property
@@ -211,7 +212,19 @@ class SessionStore(Protocol):
 
     async def append_messages(self, hold: Hold, messages: Iterable[Message], *, lasting: bool = False) -> None: ...
 
-    async def append_events(self, hold: Hold, events: Iterable[StoredEvent], *, lasting: bool = False) -> None: ...
+    async def append_events(
+        self, hold: Hold, events: Iterable[StoredEvent], *, lasting: bool = False, append_id: str | None = None
+    ) -> None:
+        """Append events. After an `OutcomeUnknownError` they may be given again under the same `append_id`."""
+        ...
+
+    async def end_turn(self, hold: Hold, turn_id: str, events: Iterable[StoredEvent], **changes: Any) -> SessionRecord:
+        """Append the last events of a turn and change the record, as one lasting step; returns the record.
+
+        The last of the events names the turn and has the changes, from which a record that lacks them is brought up to
+        date. It may be given again unchanged whatever became of it before: an end of this turn that is stored stays.
+        """
+        ...
 
     def try_append_events(self, hold: Hold, events: Iterable[StoredEvent]) -> bool:
         """Append events at once. Where that would take waiting nothing is appended, and the answer is False."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import os
 import shutil
 import time
@@ -17,17 +18,19 @@ from amplifier_sessions.event_file import BLOCK_BYTES, EVENTS
 from amplifier_sessions.session_directory import METADATA, SWITCH, TRANSCRIPT
 from amplifier_system.files import PRIVATE, remove_unfinished, sync_directory
 from amplifier_system.threads import in_thread
-from amplifierd.exceptions import SessionError
+from amplifierd.exceptions import HoldLostError, OutcomeUnknownError, SessionError, SessionNotFoundError
 
 from .gate import Gate
 from .hold import DELETED, FREE, Hold, Holder, fence, fence_epoch, held
-from .json_lines import append_whole, encoded_file, truncate_torn
+from .json_lines import append_whole, encoded_file, find_last_with, truncate_torn
 from .metadata_file import METADATA_FORMAT, metadata_text
 from .parts_file import PartsFile
 from .process_locks import ProcessLocks
 from .record import SessionRecord, now
 from .session_files import GATE, HOLD, LINE_FILES, PARTS, PLAN, SessionFiles, archived_plan_name
 from .staging import write_new
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -56,6 +59,7 @@ class SessionWriter:
         self._unsynchronised = {TRANSCRIPT, EVENTS}  # which may have been appended to before
         self._known: tuple[object, SessionRecord | None] = (None, None)
         self._indexed = 0  # bytes of the events that can be found through their index
+        self._owed: dict[str, Any] = {}  # what the end of a turn changes, and the record does not say yet
         self._may_have_switch = True  # that a full disk or a killed process stopped halfway
 
     async def in_turn(self, work: Callable[[], T]) -> T:
@@ -112,7 +116,10 @@ class SessionWriter:
             os.fsync(descriptor)
         except OSError as error:
             self._unsynchronised.add(name)
-            raise self._not_written(error) from error
+            raise OutcomeUnknownError(
+                f"it is not known whether the disk has what was written to session {self.files.session_id!r}: {error}",
+                hint=_HINTS.get(error.errno or 0, "see what the system's log says of the disk"),
+            ) from error
 
     def _synchronise_lines(self) -> None:
         """Wait until the messages and events that were appended are on the disk; the index follows now and then."""
@@ -147,11 +154,29 @@ class SessionWriter:
         sync_directory(self.files.directory)
 
     def update(self, hold: Hold, changes: Mapping[str, Any]) -> SessionRecord:
-        record = self._current_record().changed(**changes)
+        record = self._current_record().changed(**{**self._owed, **changes})
         self._synchronise_lines()  # what a record counts is on the disk before it
         self.replace(hold, METADATA, metadata_text(record))
+        self._owed = {}
         self._known = (self._metadata_status(), record)
         return record
+
+    def end_turn(self, hold: Hold, turn_id: str, data: bytes, changes: Mapping[str, Any]) -> SessionRecord:
+        """Append the end of a turn, which counts from here on, and change the record as it says."""
+        with self._under(hold):
+            mark = find_last_with(self.files.path(EVENTS), f'"turn_id":"{turn_id}"'.encode())
+            if mark is None or "changes" not in mark:  # it has only begun so far
+                append_whole(self._descriptor(EVENTS), data)
+                self._unsynchronised.add(EVENTS)
+        self._synchronise_lines()
+        self._owed |= changes
+        try:
+            return self.update(hold, {})
+        except (HoldLostError, SessionNotFoundError):
+            raise
+        except SessionError as error:  # no file can be made at the moment
+            logger.warning("the record of session %s is behind its events: %s", self.files.session_id, error)
+            return self._current_record().changed(**self._owed)
 
     def switch_plan(
         self, hold: Hold, plan: Mapping[str, Any], documents: Mapping[str, Any], changes: Mapping[str, Any]

@@ -82,13 +82,14 @@ class Announcements:
         record: SessionRecord,
         *entries: tuple[str, Mapping[str, Any]],
         tree: TreeEvents | None = None,
-        correlation_id: str | None = None,
     ) -> None:
         """Store events of a session that is not loaded, and tell them; `tree` is that of its root if it is loaded."""
         tree = tree or self.tree(record.root_id, await last_sequence(self._store, record.root_id))
-        journal = Journal(self._store, hold, record, tree, self._secrets)
-        journal.correlation_id = correlation_id
-        await journal.write_all(entries)
+        await self.journal(hold, record, tree).write_all(entries)
+
+    def journal(self, hold: Hold, record: SessionRecord, tree: TreeEvents) -> Journal:
+        """Return the journal of a session that is not loaded."""
+        return Journal(self._store, hold, record, tree, self._secrets)
 
     async def delete(self, hold: Hold, record: SessionRecord, *, forever: bool = True) -> None:
         """Remove a session, for good or into the trash, and tell it."""

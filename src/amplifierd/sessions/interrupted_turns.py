@@ -141,12 +141,15 @@ class InterruptedTurns:
         policy = {"turn": interrupted.turn, "action": interrupted.action}
         if interrupted.action is not None:
             changes["takeover"] = {**policy, "at": now()}
-        await self._store.update(hold, **changes)
-        if found.broken is not None:
-            told: list[tuple[str, dict[str, Any]]] = [(TURN_DONE, found.broken.done(found.messages))]
-            told += [(TAKEN_OVER, policy)] if interrupted.action is not None else []
-            tree = self._announcements.tree(record.root_id, found.last_sequence)
-            await self._announcements.tell(hold, record, *told, tree=tree, correlation_id=interrupted.correlation_id)
+        if found.broken is None:
+            await self._store.update(hold, **changes)
+            return interrupted
+        told: list[tuple[str, dict[str, Any]]] = [(TURN_DONE, found.broken.done(found.messages))]
+        told += [(TAKEN_OVER, policy)] if interrupted.action is not None else []
+        tree = self._announcements.tree(record.root_id, found.last_sequence)
+        journal = self._announcements.journal(hold, record, tree)
+        journal.correlation_id = interrupted.correlation_id
+        await journal.end_turn(found.broken.turn_id, told, changes)
         return interrupted
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
@@ -64,12 +65,16 @@ class RepairReport:
 
 @dataclass(frozen=True)
 class BrokenTurn:
-    """A turn that was begun and never ended, with its events; `is_told` if its end was told without a repair."""
+    """A turn that was begun and never ended, with its events; `is_told` if its end was told without a repair.
+
+    `turn_id` is the one under which its end is stored, whoever writes that.
+    """
 
     number: int
     correlation_id: str | None
     events: tuple[StoredEvent, ...]
     is_told: bool = False
+    turn_id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def done(self, messages: Sequence[Message]) -> dict[str, Any]:
         """Return how it ended after all; `interrupted` if its messages have not been made whole yet."""
@@ -150,7 +155,10 @@ def find_broken_turn(
                 continue
             begun = turn if isinstance(turn := data.get("turn"), int) else number
             if name == TURN_BEGUN and messages:
-                return BrokenTurn(begun, events[index].get("correlation_id"), tuple(events[index:]), is_told)
+                mark, known = events[index], {}
+                if turn_id := mark.get("turn_id"):  # older versions gave none
+                    known["turn_id"] = str(turn_id)
+                return BrokenTurn(begun, mark.get("correlation_id"), tuple(events[index:]), is_told, **known)
             break
     if number > max(begun, turn_count):  # the prompt was stored, and that was all
         return BrokenTurn(number, messages[-1].get("correlation_id"), (), is_told)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import time
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from amplifier_core import HookResult, ModuleCoordinator, events
 from amplifierd.event_types import MODULE_EVENTS
-from amplifierd.exceptions import HoldLostError, SessionError
+from amplifierd.exceptions import HoldLostError, SessionError, StoreClosedError, StoreUnavailableError
 from amplifierd.session_store.protocol import Hold, SessionStore, StoredEvent
 from amplifierd.session_store.record import SessionRecord, now
 
@@ -47,6 +50,13 @@ _TELLING = (
 PIECES = {"llm:stream_block_delta": "text", "content_block:delta": "delta"}
 """Events that bring a piece of an answer, each with the key of its text; `on_piece` hears them as well."""
 
+CHANGES = "changes"
+"""What the stored end of a turn changes in the record; beside it, the id that the turn has since it was accepted."""
+
+_AGAIN_S = 1.0
+_PATIENCE_S = 60.0
+"""For how long the marks of a turn wait for a database: others take the sessions of a process over much earlier."""
+
 GO_ON = HookResult()
 
 NOT_NESTED: Mapping[str, Any] = MappingProxyType({})
@@ -79,7 +89,7 @@ class Journal:
         self._form = event_of("", None, place_of(record), None, nesting=nesting)
         self._coordinator: ModuleCoordinator | None = None
         self._announced: set[str] = set()
-        self._soon: list[Entry] = []
+        self._ended: dict[str, SessionRecord] = {}
 
     async def write(self, event: str, data: Mapping[str, Any], *, lasting: bool = False) -> Event:
         """Store an event of ours and tell it."""
@@ -89,14 +99,36 @@ class Journal:
         self, entries: Sequence[tuple[str, Mapping[str, Any]]], *, lasting: bool = False
     ) -> list[Event]:
         """Store events of ours in one step, all of them or none, and tell them."""
-        noted = [self._entry(name, data, is_own=True) for name, data in entries]
-        await self._tree.tell(noted)
-        before, self._soon = self._soon, []
-        for entry in (*before, *noted):
-            if entry.error is not None:
-                raise entry.error
+        events = await self._written([self._entry(name, data, is_own=True) for name, data in entries])
         if lasting:
             await self._store.synchronise(self._hold)
+        return events
+
+    async def begin_turn(self, turn_id: str, entries: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+        """Store that a turn begins, and tell it; a store that is away is waited for."""
+        noted = [self._entry(name, data, is_own=True) for name, data in entries]
+        for entry in noted:
+            entry.beside = {"turn_id": turn_id}
+        await self._written(noted)
+
+    async def end_turn(
+        self, turn_id: str, entries: Sequence[tuple[str, Mapping[str, Any]]], changes: Mapping[str, Any]
+    ) -> SessionRecord:
+        """Store how a turn ended and what that changes in the record, in one step, and tell it; returns the record.
+
+        It is built once, and given again unchanged while it is not known to be stored. A store that is away is waited
+        for; where that takes too long, or the store is closed, the end is left to the next holder.
+        """
+        noted = [self._entry(name, data, is_own=True) for name, data in entries]
+        noted[-1].beside = {"turn_id": turn_id, CHANGES: dict(changes)}
+        await self._written(noted)
+        return self._ended[turn_id]
+
+    async def _written(self, noted: Sequence[Entry]) -> list[Event]:
+        await self._tree.tell(noted)
+        for entry in noted:
+            if entry.error is not None:
+                raise entry.error
         return [entry.event for entry in noted]
 
     async def write_soon(self, event: str, data: Mapping[str, Any]) -> None:
@@ -106,17 +138,10 @@ class Journal:
     async def write_all_soon(self, entries: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
         """Store events of ours and tell them, together with what else happens in this step of the event loop.
 
-        They are told when they are stored, as always. What could not be stored is raised by what is written next.
+        They are told when they are stored, as always; nobody waits for what cannot be stored, which is logged.
         """
-        failed = next((entry.error for entry in self._soon if entry.error is not None), None)
-        if failed is not None or self._tree.is_settled:
-            self._soon = []
-        noted = [self._entry(name, data, is_own=True) for name, data in entries]
-        for entry in noted:
-            self._tree.add(entry)
-        self._soon += noted
-        if failed is not None:
-            raise failed
+        for name, data in entries:
+            self._tree.add(self._entry(name, data, is_own=True))
 
     def hear(self, event: str, data: dict[str, Any]) -> HookResult:
         """Record an event of the kernel or of a module."""
@@ -179,6 +204,8 @@ class Journal:
                 entry.stored = stored
 
     def try_store(self, entries: Sequence[Entry]) -> bool:
+        if any(CHANGES in entry.beside for entry in entries):
+            return False
         try:
             return self._store.try_append_events(self._hold, self._lines(entries))
         except SessionError as error:
@@ -186,13 +213,38 @@ class Journal:
             return True
 
     async def store(self, entries: Sequence[Entry]) -> None:
-        try:
-            await self._store.append_events(self._hold, self._lines(entries))
-        except SessionError as error:
-            self._note_failure(entries, error)
+        lines, append_id = self._lines(entries), uuid.uuid4().hex
+        marks = [entry.beside for entry in entries if entry.beside]
+        limit = time.monotonic() + (_PATIENCE_S if marks else 0)
+        while True:
+            try:
+                await self._give(lines, append_id, marks)
+            except StoreUnavailableError as error:
+                if isinstance(error, StoreClosedError) or time.monotonic() >= limit:
+                    self._note_failure(entries, error)
+                    return
+                logger.warning("session %s waits for its store: %s", self._session_id, error)
+                await asyncio.sleep(_AGAIN_S)
+                continue
+            except SessionError as error:
+                self._note_failure(entries, error)
+            return
+
+    async def _give(self, lines: Sequence[StoredEvent], append_id: str, marks: Sequence[Mapping[str, Any]]) -> None:
+        """Hand lines to the store; the same ones again have no further effect."""
+        for end in marks:
+            if CHANGES in end:
+                turn_id, changes = end["turn_id"], end[CHANGES]
+                self._ended = {turn_id: await self._store.end_turn(self._hold, turn_id, lines, **changes)}
+                return
+        await self._store.append_events(self._hold, lines, append_id=append_id)
 
     def _lines(self, entries: Sequence[Entry]) -> list[StoredEvent]:
-        return [stored_line(entry.event, entry.stored, self._nesting) for entry in entries if entry.is_stored]
+        return [
+            {**stored_line(entry.event, entry.stored, self._nesting), **entry.beside}
+            for entry in entries
+            if entry.is_stored
+        ]
 
     def _note_failure(self, entries: Sequence[Entry], error: SessionError) -> None:
         """Keep events from those who watch that are not stored; a passing piece is told, unless the hold is lost."""
@@ -202,7 +254,7 @@ class Journal:
         for entry in entries:
             if entry.is_stored or isinstance(error, HoldLostError):
                 entry.error = error
-            if entry.is_stored and not entry.is_own:
+            if entry.is_stored:
                 name = entry.event["event"]
                 logger.warning("event %s of session %s is not stored: %s", name, self._session_id, error)
 

@@ -32,7 +32,7 @@ from .journal import GO_ON, PRIORITY
 from .receipts import ask_tool
 from .running_calls import RunningCalls
 from .transcript import RecordedContext, for_context, last_turn
-from .uncounted_usage import TURN_DONE, counted_until, used_in
+from .uncounted_usage import TURN_DONE, brought_up, counted_until, used_in
 from .unread_keys import unread_keys
 from .usage import Usage
 
@@ -205,7 +205,8 @@ class KernelSession:
         Each step sees from the files what an earlier process has done of it, so it may be killed in between.
         """
         runner, store = self.runner, self.runner.runtime.store
-        record, stored = runner.record, await store.read_events(runner.session_id)
+        stored = await store.read_events(runner.session_id)
+        record = brought_up(runner.record, stored)
         check = partial(ask_tool, self.session.coordinator.get("tools"))
         read_part = partial(store.read_part, runner.session_id)
         found = await repair(
@@ -222,23 +223,29 @@ class KernelSession:
         said: list[tuple[str, dict[str, Any]]] = []
         if found.report:
             said.append((REPAIRED, found.report.to_json()))
-        if found.turn is not None:
-            done = found.turn.done(self.messages)
-            said += [] if found.turn.is_told else [(TURN_DONE, done)]
-            runner.journal.correlation_id = found.turn.correlation_id
-            self.settled["last_error"] = done.get("error")
-        if said:
-            await runner.journal.write_all(said, lasting=True)
+        ends = found.turn is not None and not found.turn.is_told
+        is_behind = record is not runner.record
+        if is_behind:
+            before = runner.record.fields()
+            self.settled |= {name: value for name, value in record.fields().items() if value != before.get(name)}
         last_seq = int(stored[-1].get("seq") or 0) if stored else 0
         counted = counted_until(record, last_seq)
         used = used_in([event for event in stored if int(event.get("seq") or 0) > counted])
-        if said or used != Usage():
+        if said or ends or is_behind or used != Usage():
             runner.budget.used = Usage.from_json(record.usage) + used
             self.settled |= {"usage": runner.budget.used.to_json(), "token_usage": runner.budget.used.tokens.to_json()}
             self.settled["usage_seq"] = last_seq
             self.settled["turn_count"] = max(record.turn_count, last_turn(self.messages))
-        if said or record.message_count != len(self.messages):
+        if said or ends or record.message_count != len(self.messages):
             self.settled["message_count"] = len(self.messages)
+        if found.turn is not None:
+            runner.journal.correlation_id = found.turn.correlation_id
+            done = found.turn.done(self.messages)
+            self.settled["last_error"] = done.get("error")
+            if ends:
+                await runner.journal.end_turn(found.turn.turn_id, [*said, (TURN_DONE, done)], self.settled)
+        if said and not ends:
+            await runner.journal.write_all(said, lasting=True)
 
     async def _install(self, transcript: list[Message]) -> None:
         """Put a conversation into the context, and what a person had left out is left out again."""

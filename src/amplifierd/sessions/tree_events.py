@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from .plain_data import PlainData
@@ -15,6 +16,8 @@ Event = dict[str, Any]
 
 `sequence` is None where no tree counts any more: a session was deleted.
 """
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 UNSTORED = 10_000
 """How many numbers are passed over after a crash: pieces of an answer that were told, and not stored, may have them."""
@@ -48,16 +51,17 @@ class EventSource:
 class Entry:
     """An event on its way into a file and to those who watch.
 
-    `data` is what it says, `stored` what the file gets of that; a piece of an answer is not stored. An `error` says
-    that it could not be stored, and is not told.
+    `data` is what it says, `stored` what the file gets of that, and `beside` what only the file gets; a piece of an
+    answer is not stored. An `error` says that it could not be stored, and is not told.
     """
 
-    __slots__ = ("data", "error", "event", "is_own", "is_stored", "recorder", "stored")
+    __slots__ = ("beside", "data", "error", "event", "is_own", "is_stored", "recorder", "stored")
 
     def __init__(self, recorder: Recorder, event: Event, data: PlainData, *, is_own: bool) -> None:
         self.recorder, self.event, self.data, self.is_own = recorder, event, data, is_own
         self.is_stored = not is_delta(event["event"])
         self.stored: Any = data.value
+        self.beside: Mapping[str, Any] = _NOTHING
         self.error: BaseException | None = None
 
 

@@ -9,7 +9,7 @@ from amplifierd.session_store.protocol import SessionStore, StoredEvent
 from amplifierd.session_store.record import SessionRecord
 
 from .tree_events import UNSTORED
-from .uncounted_usage import TURN_BEGUN, TURN_DONE, counted_until, last_mark, used_in
+from .uncounted_usage import TURN_BEGUN, TURN_DONE, brought_up, counted_until, last_mark, used_in
 from .usage import Usage
 
 
@@ -39,6 +39,9 @@ async def session_history(store: SessionStore, session_id: str) -> SessionHistor
     counted = counted_until(record, await store.last_seq(session_id))
     uncounted = await store.read_events(session_id, after_seq=counted)
     latest = last_mark(uncounted)
+    if (ended := brought_up(record, uncounted)) is not record:
+        record, counted = ended, ended.usage_seq or 0
+        uncounted = [event for event in uncounted if int(event.get("seq") or 0) > counted]
     if latest is None and counted:  # a turn is counted before its end is told
         latest = (await store.last_events([session_id], (TURN_BEGUN, TURN_DONE))).get(session_id)
     last_seq = await store.last_seq(session_id)  # after the marks: what is told between the two counts as told

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 import traceback
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import uuid
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -34,10 +34,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_AGAIN_S = 1.0
-_STORE_PATIENCE_S = 60.0
-"""For how long the end of a turn waits for a database: others take the sessions of a process over much earlier."""
-
 
 class Turn:
     """Runs one prompt with the parts of its runner, which calls `run` once."""
@@ -47,6 +43,7 @@ class Turn:
     ) -> None:
         self.number = number
         self.correlation_id = correlation_id or f"prompt_{runner.session_id}_{number}"
+        self.turn_id = uuid.uuid4().hex
         self._runner, self._limit = runner, limit
         self._session_id = runner.session_id
         self._patience = runner.runtime.patience
@@ -150,7 +147,7 @@ class Turn:
         saved = {"message_id": line["id"], "role": "user", "content": prompt, "turn": self.number}
         started = {"message_id": None, "role": "assistant", "content": None, "turn": self.number}
         said = [("user_message:saved", saved), ("assistant_message:start", started)]
-        await runner.journal.write_all_soon([*runner.status.news(), *said])
+        await runner.journal.begin_turn(self.turn_id, [*runner.status.news(), *said])
         await runner.queue.save()  # now that the transcript has the prompt
 
     async def _prepare(self, prompt: str, images: Sequence[Mapping[str, Any]]) -> None:
@@ -256,38 +253,21 @@ class Turn:
             message = {"message_id": runner.transcript.last_id, "role": "assistant", "turn": result.turn}
             said.insert(0, ("assistant_message:complete", {**message, "content": result.response}))
         await runner.tree.events.settle()
-        counted = self._counted(result)
-        # First, so the turn is counted by the time its end is announced.
-        await self._keep(result, lambda: self._count(counted))
-        await self._keep(result, lambda: runner.journal.write_all(said))
-
-    async def _count(self, counted: Mapping[str, Any]) -> None:
-        runner = self._runner
-        runner.record = await runner.runtime.store.update(runner.hold, **counted)
         if runner.parent is None and not runner.is_root:  # nothing above it counts
-            await runner.tree.keep_usage()
-
-    async def _keep(self, result: TurnResult, write: Callable[[], Awaitable[object]]) -> None:
-        """Write something about the end of the turn; what cannot be written keeps the rest from nothing.
-
-        A database that cannot be reached is waited for: when it is back, the end is stored, or another process has the
-        session and finds it out.
-        """
-        patient_until_s = time.monotonic() + _STORE_PATIENCE_S
-        while True:
             try:
-                await write()
-            except (HoldLostError, MemberFencedError) as lost:
-                self._lost = lost
-                logger.warning("session %s was taken over during turn %d", self._session_id, result.turn)
-            except StoreUnavailableError as failure:
-                logger.warning("the end of turn %d of session %s waits: %s", result.turn, self._session_id, failure)
-                if time.monotonic() < patient_until_s:
-                    await asyncio.sleep(_AGAIN_S)
-                    continue
-            except (SessionError, OSError) as failure:
-                logger.error("turn %d of session %s ends unstored: %s", result.turn, self._session_id, failure)  # noqa: TRY400 - an operator can act on the text alone
-            return
+                await runner.tree.keep_usage()
+            except (SessionError, OSError) as failure:  # it is counted when the tree is opened next
+                logger.warning("the tree of session %s is not counted yet: %s", self._session_id, failure)
+        try:
+            runner.record = await runner.journal.end_turn(self.turn_id, said, self._counted(result))
+        except (HoldLostError, MemberFencedError) as lost:
+            self._lost = lost
+            logger.warning("session %s was taken over during turn %d", self._session_id, result.turn)
+        except StoreUnavailableError as failure:
+            self._lost = failure
+            logger.warning("turn %d of session %s is left to be ended: %s", result.turn, self._session_id, failure)
+        except (SessionError, OSError) as failure:
+            logger.error("turn %d of session %s ends unstored: %s", result.turn, self._session_id, failure)  # noqa: TRY400 - an operator can act on the text alone
 
     def _counted(self, result: TurnResult) -> dict[str, Any]:
         """Return what the turn changes in the record."""

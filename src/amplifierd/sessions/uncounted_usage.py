@@ -10,8 +10,9 @@ from pydantic import ValidationError
 
 import amplifier_core
 from amplifierd.session_store.protocol import StoredEvent
-from amplifierd.session_store.record import SessionRecord
+from amplifierd.session_store.record import SessionRecord, checked_record
 
+from .journal import CHANGES
 from .receipts import INTENT
 from .request_parts import REQUEST_STORED, RESPONSE_STORED
 from .usage import Usage
@@ -24,6 +25,20 @@ def counted_until(record: SessionRecord, last_seq: int) -> int:
     if record.usage_seq is not None:
         return record.usage_seq
     return 0 if record.usage is None else last_seq
+
+
+def brought_up(record: SessionRecord, events: Sequence[StoredEvent]) -> SessionRecord:
+    """Return a record that counts what the last end of a turn among later events says.
+
+    The two are written one after the other: where no file could be made, or the process was killed between them, the
+    record does not say yet how the turn ended.
+    """
+    ends = [event[CHANGES] for event in events if event.get("event") == TURN_DONE and CHANGES in event]
+    ends = [end for end in ends if isinstance(end, dict) and isinstance(end.get("usage_seq"), int)]
+    if not ends or ends[-1]["usage_seq"] <= (record.usage_seq or 0):
+        return record
+    known = {name: value for name, value in ends[-1].items() if name in SessionRecord.model_fields}
+    return checked_record(**{**record.fields(), **known})
 
 
 def used_in(events: Sequence[StoredEvent]) -> Usage:

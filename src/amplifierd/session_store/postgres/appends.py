@@ -1,62 +1,54 @@
 """Appending to a session's transcript and events, and putting another transcript in place of the whole one.
 
-Lines are numbered in the statement that appends them, so that an append which never took effect leaves no hole. Where
-one is given again after a broken connection, it finds its first line among those that came after the last one that was
-known, and does nothing.
+Lines are numbered in the statement that appends them, so that an append which never took effect leaves no hole. Each
+append has an id, which its first line keeps: given again, after a broken connection or by a caller that does not know
+what became of it, it finds itself and does nothing.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from amplifierd.session_store.hold import Hold
 
-from .held_sessions import FENCE, HeldSessions, Lines
+from .held_sessions import FENCE, HeldSessions
 from .lines import EVENT_COLUMNS, MESSAGE_COLUMNS, NEW_EVENTS, NEW_MESSAGES
 
-_LOST = 1000
-"""After a failover that lost what was committed last, an earlier attempt is looked for among so many lines."""
+Lines = Literal["messages", "events"]
 
 
-def _numbered(table: str) -> str:
-    """Return what finds the last line of a session, and the first of the new ones if it is stored already."""
+def numbered(table: Lines) -> str:
+    """Return what finds the last line of a session, and whether this append was there before."""
     return f"""
-    {FENCE}, latest AS (
+    latest AS (
         SELECT coalesce(max(line), 0) AS line FROM {table} WHERE session = %(session)s
     ), there AS (
-        SELECT {table}.line FROM {table}, latest WHERE session = %(session)s AND body = %(first)s
-        AND {table}.line > CASE WHEN latest.line < %(known)s THEN latest.line - {_LOST} ELSE %(known)s END
-        LIMIT 1
+        SELECT 1 FROM {table} WHERE session = %(session)s AND append_id = %(append_id)s::uuid
     )
     """
 
 
-_ANSWER = "SELECT (SELECT count(*) FROM held), (SELECT line FROM latest), (SELECT count(*) FROM there)"
-
-
-def _append(table: str, columns: str, new: str) -> str:
+def put(table: Lines) -> str:
+    """Return what inserts the new lines, after `numbered` and the fence, and up to a condition."""
+    columns, new = (MESSAGE_COLUMNS, NEW_MESSAGES) if table == "messages" else (EVENT_COLUMNS, NEW_EVENTS)
     return f"""
-    WITH {_numbered(table)}, put AS (
-        INSERT INTO {table} SELECT held.session, latest.line + number, {columns} FROM held, latest, {new}
-        WHERE NOT EXISTS (SELECT FROM there)
-    )
-    {_ANSWER}
+    INSERT INTO {table} (session, line, {columns}, append_id)
+    SELECT held.session, latest.line + number, {columns}, CASE WHEN number = 1 THEN %(append_id)s::uuid END
+    FROM held, latest, {new} WHERE NOT EXISTS (SELECT FROM there)
     """
 
 
+_IS_HELD = "SELECT (SELECT count(*) FROM held)"
 _APPEND: Mapping[Lines, str] = {
-    "messages": _append("messages", MESSAGE_COLUMNS, NEW_MESSAGES),
-    "events": _append("events", EVENT_COLUMNS, NEW_EVENTS),
+    "messages": f"WITH {FENCE}, {numbered('messages')}, put AS ({put('messages')}) {_IS_HELD}",
+    "events": f"WITH {FENCE}, {numbered('events')}, put AS ({put('events')}) {_IS_HELD}",
 }
 _REPLACE = f"""
-WITH {_numbered("messages")}, gone AS (
+WITH {FENCE}, {numbered("messages")}, gone AS (
     DELETE FROM messages USING held WHERE messages.session = held.session AND NOT EXISTS (SELECT FROM there)
-), put AS (
-    INSERT INTO messages SELECT held.session, latest.line + number, {MESSAGE_COLUMNS} FROM held, latest, {NEW_MESSAGES}
-    WHERE NOT EXISTS (SELECT FROM there)
-)
-{_ANSWER}
+), put AS ({put("messages")}) {_IS_HELD}
 """
 
 
@@ -66,14 +58,18 @@ class Appends:
     def __init__(self, sessions: HeldSessions) -> None:
         self._sessions = sessions
 
-    async def append(self, hold: Hold, lines: Lines, values: Mapping[str, list[Any]]) -> None:
-        await self._write(hold, lines, _APPEND[lines], values)
+    async def append(
+        self, hold: Hold, lines: Lines, values: Mapping[str, list[Any]], append_id: str | None = None
+    ) -> None:
+        """Append lines; an `append_id` belongs to a caller who may give them again."""
+        await self._write(hold, lines, _APPEND[lines], values, append_id)
 
     async def replace_messages(self, hold: Hold, values: Mapping[str, list[Any]]) -> None:
-        await self._write(hold, "messages", _REPLACE, values)
+        await self._write(hold, "messages", _REPLACE, values, None)
 
-    async def _write(self, hold: Hold, lines: Lines, statement: str, values: Mapping[str, list[Any]]) -> None:
-        held, bodies = await self._sessions.get(hold), values[lines]
-        given = {**values, "known": held.last[lines], "first": bodies[0] if bodies else None}
-        latest, was_there = await self._sessions.write(held, statement, given, size=sum(map(len, bodies)))
-        held.last[lines] = max(held.last[lines], latest + (0 if was_there else len(bodies)))
+    async def _write(
+        self, hold: Hold, lines: Lines, statement: str, values: Mapping[str, list[Any]], append_id: str | None
+    ) -> None:
+        held = await self._sessions.get(hold)
+        given = {**values, "append_id": append_id or uuid.uuid4().hex}
+        await self._sessions.write(held, statement, given, size=sum(map(len, values[lines])))

@@ -19,7 +19,7 @@ import psycopg
 from psycopg import AsyncConnection, errors
 
 from amplifier_system.tasks import run_to_end
-from amplifierd.exceptions import StoreUnavailableError
+from amplifierd.exceptions import OutcomeUnknownError, StoreClosedError, StoreUnavailableError
 from amplifierd.store_address import StoreAddress
 
 from .connections import Connections
@@ -104,11 +104,12 @@ class Database:
         """Run a coroutine in the database's own event loop; cancelling the caller cancels it.
 
         Raises:
-            StoreUnavailableError: it was closed.
+            StoreClosedError: it was closed before.
+            OutcomeUnknownError: it was closed meanwhile.
         """
         try:
             loop, caller = self._running_loop(), asyncio.current_task()
-        except StoreUnavailableError:
+        except StoreClosedError:
             work.close()
             raise
         if loop is asyncio.get_running_loop():
@@ -120,7 +121,7 @@ class Database:
             return await asyncio.wrap_future(running)
         except asyncio.CancelledError:
             if running.cancelled() and caller is not None and not caller.cancelling():
-                raise self._closed() from None
+                raise OutcomeUnknownError(f"{self} was closed meanwhile", hint="open the home again") from None
             raise
 
     async def finish(self, work: Coroutine[Any, Any, T]) -> T:
@@ -223,8 +224,8 @@ class Database:
                 self._thread.start()
             return self._loop
 
-    def _closed(self) -> StoreUnavailableError:
-        return StoreUnavailableError(f"{self} was closed", hint="open the home again")
+    def _closed(self) -> StoreClosedError:
+        return StoreClosedError(f"{self} was closed", hint="open the home again")
 
     def _unavailable(self, error: BaseException) -> StoreUnavailableError:
         reason = " ".join(str(error).split()) or f"no answer within {_ATTEMPT_S:g} s"

@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 from psycopg import AsyncConnection
 
-from amplifierd.exceptions import StoreUnavailableError
+from amplifierd.exceptions import OutcomeUnknownError, StoreUnavailableError
 
 from .database import Database
 
@@ -45,7 +45,8 @@ class GroupCommit:
         """Give a statement and return the one row that it answers with; `size` is about how many bytes it has.
 
         Raises:
-            StoreUnavailableError: the database was away for too long; it is not known what became of the write.
+            StoreUnavailableError: the database was away for too long; the write did not reach it.
+            OutcomeUnknownError: it went away during the write, and stayed away for too long.
         """
         write = _Write(statement, values, size, asyncio.get_running_loop().create_future())
         self._waiting.append(write)
@@ -73,8 +74,12 @@ class GroupCommit:
         return taken
 
     async def _give(self, writes: Sequence[_Write]) -> None:
+        was_given = False
+
         async def attempt() -> list[Row]:
+            nonlocal was_given
             async with self._database.connection() as connection:
+                was_given = True
                 return await _together(connection, writes)
 
         try:
@@ -84,15 +89,22 @@ class GroupCommit:
                 write.done.cancel()
             raise
         except (psycopg.Error, StoreUnavailableError) as error:
-            if len(writes) == 1 or isinstance(error, StoreUnavailableError):
-                _fail(writes, error)
-            else:  # one of them cannot be written, whichever it is
-                for write in writes:
-                    await self._give([write])
+            if isinstance(error, StoreUnavailableError) and was_given:
+                error = _unknown(error)
+            await self._fail(writes, error)
         else:
             for write, row in zip(writes, rows, strict=True):
                 if not write.done.done():
                     write.done.set_result(row)
+
+    async def _fail(self, writes: Sequence[_Write], error: Exception) -> None:
+        if len(writes) > 1 and not isinstance(error, StoreUnavailableError):
+            for write in writes:  # one of them cannot be written, whichever it is
+                await self._give([write])
+            return
+        for write in writes:
+            if not write.done.done():
+                write.done.set_exception(error)
 
 
 async def _together(connection: AsyncConnection, writes: Sequence[_Write]) -> list[Row]:
@@ -113,7 +125,8 @@ async def _row(cursor: psycopg.AsyncCursor[Row]) -> Row:
     return row
 
 
-def _fail(writes: Sequence[_Write], error: Exception) -> None:
-    for write in writes:
-        if not write.done.done():
-            write.done.set_exception(error)
+def _unknown(error: StoreUnavailableError) -> OutcomeUnknownError:
+    return OutcomeUnknownError(
+        f"it is not known whether the last write took effect: {error.message}",
+        hint=error.hint or "look at the session before you repeat it",
+    )

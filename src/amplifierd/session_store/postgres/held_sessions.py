@@ -1,15 +1,11 @@
-"""What this process knows of the sessions that it holds: no other process writes them, so it need not ask each time.
-
-It knows the number of the last line that was stored. An append that is repeated is looked for among the lines after
-that one, which is how it is neither lost nor doubled.
-"""
+"""What this process knows of the sessions that it holds: no other process writes them, so it need not ask each time."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from psycopg import AsyncConnection
 
@@ -21,14 +17,8 @@ from .database import Database
 from .group_commit import GroupCommit, Row
 from .session_rows import record_of
 
-Lines = Literal["messages", "events"]
-
-LAST_LINES = """
-    (SELECT coalesce(max(line), 0) FROM messages WHERE messages.session = number),
-    (SELECT coalesce(max(line), 0) FROM events WHERE events.session = number)
-"""
-_SELECT = f"""
-SELECT number, record, {LAST_LINES}
+_SELECT = """
+SELECT number, record
 FROM sessions JOIN holds ON session = number
 WHERE session_id = %s AND deleted_at IS NULL AND epoch = %s AND since = %s AND member_id = %s AND holder IS NOT NULL
 """
@@ -50,12 +40,11 @@ the member tell the two apart.
 
 @dataclass
 class HeldSession:
-    """A session that this process holds: the number of its rows, its record, and the numbers of the last lines."""
+    """A session that this process holds: the number of its rows, and its record."""
 
     number: int
     hold: Hold
     record: SessionRecord
-    last: dict[Lines, int]
 
     @property
     def fence(self) -> dict[str, Any]:
@@ -101,9 +90,8 @@ class HeldSessions:
             row = await found.fetchone()
             if row is None:
                 return None
-            number, body, last_message, last_event = row
-            record = record_of(body, hold.session_id)
-            return HeldSession(number, hold, record, {"messages": last_message, "events": last_event})
+            number, body = row
+            return HeldSession(number, hold, record_of(body, hold.session_id))
 
         held = await self._database.run(select)
         if held is None:
@@ -117,7 +105,7 @@ class HeldSessions:
         Raises:
             HoldLostError: the hold is not the valid one; nothing was written.
             SessionNotFoundError: there is no such session any more.
-            StoreUnavailableError: it is not known whether anything was written.
+            StoreUnavailableError: the database is away; an `OutcomeUnknownError` if it went during the write.
         """
         try:
             is_held, *rest = await self._writes.execute(statement, {**held.fence, **values}, size=size)

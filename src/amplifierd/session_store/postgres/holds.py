@@ -25,7 +25,7 @@ from amplifierd.session_store.tree_place import TreePlace
 
 from .database import Database
 from .group_commit import GroupCommit
-from .held_sessions import LAST_LINES, HeldSession, HeldSessions, Lines, not_found
+from .held_sessions import HeldSession, HeldSessions, not_found
 from .members import LEASE_S, Members, fenced
 from .session_rows import record_of
 
@@ -57,7 +57,7 @@ WITH own AS (
     AND (found.holder IS NULL OR NOT found.is_live OR %(take_over)s OR found.epoch = %(gone)s)
     RETURNING holds.epoch, pg_notify('amplifier_holds', %(session_id)s)
 )
-SELECT number, record, {LAST_LINES}, found.epoch, found.holder, found.since, found.member_id, found.address,
+SELECT number, record, found.epoch, found.holder, found.since, found.member_id, found.address,
     (SELECT epoch FROM taken), (SELECT count(*) FROM own), (SELECT address FROM own)
 FROM wanted JOIN found ON found.session = number
 """
@@ -109,14 +109,13 @@ class Holds:
             row = await self._database.run(partial(self._take, {**values, "gone": gone}))
             if row is None:
                 break
-            number, body, last_message, last_event, epoch, *found, taken, is_member, address = row
+            number, body, epoch, *found, taken, is_member, address = row
             if not is_member:
                 raise fenced()
             hold = Hold(session_id, holder, taken or epoch, values["since"], values["own"], address)
             current = _hold(session_id, epoch, *found)
             if taken is not None or current == hold:  # an attempt before this one may have succeeded
-                last: dict[Lines, int] = {"messages": last_message, "events": last_event}
-                self._sessions.note(HeldSession(number, hold, record_of(body, session_id), last))
+                self._sessions.note(HeldSession(number, hold, record_of(body, session_id)))
                 return hold
             if current is None:  # another process took and freed it while this one waited for the row
                 continue

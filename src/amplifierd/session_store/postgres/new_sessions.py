@@ -15,7 +15,7 @@ from amplifierd.session_store.record import now
 from amplifierd.session_store.session_files import document_file_name
 
 from .group_commit import GroupCommit
-from .held_sessions import HeldSession, HeldSessions, Lines
+from .held_sessions import HeldSession, HeldSessions
 from .lines import EVENT_COLUMNS, MESSAGE_COLUMNS, NEW_EVENTS, NEW_MESSAGES, event_values, message_values
 from .members import Members, fenced
 from .session_rows import INSERTED, INSERTED_VALUES, row_values
@@ -35,9 +35,11 @@ WITH own AS (
     INSERT INTO plans SELECT session, number - 1, body FROM created,
     unnest(%(plans)s::text[]) WITH ORDINALITY AS new (body, number)
 ), c AS (
-    INSERT INTO messages SELECT session, number, {MESSAGE_COLUMNS} FROM created, {NEW_MESSAGES}
+    INSERT INTO messages (session, line, {MESSAGE_COLUMNS})
+    SELECT session, number, {MESSAGE_COLUMNS} FROM created, {NEW_MESSAGES}
 ), d AS (
-    INSERT INTO events SELECT session, number, {EVENT_COLUMNS} FROM created, {NEW_EVENTS}
+    INSERT INTO events (session, line, {EVENT_COLUMNS})
+    SELECT session, number, {EVENT_COLUMNS} FROM created, {NEW_EVENTS}
 ), e AS (
     INSERT INTO documents SELECT session, name, body FROM created,
     unnest(%(document_names)s::text[], %(documents)s::text[]) AS new (name, body)
@@ -70,8 +72,7 @@ class Creation:
         if number is None:
             raise _exists(record.session_id)
         hold = Hold(record.session_id, holder, _HELD, since, own, address)
-        last: dict[Lines, int] = {"messages": len(new.messages), "events": len(new.events)}
-        self._sessions.note(HeldSession(number, hold, record, last))
+        self._sessions.note(HeldSession(number, hold, record))
         return hold
 
     async def add(self, new: NewSession, values: Mapping[str, Any]) -> None:

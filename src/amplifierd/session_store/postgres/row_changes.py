@@ -9,9 +9,10 @@ from amplifierd.exceptions import StoreUnavailableError
 from amplifierd.session_store.hold import Hold
 from amplifierd.session_store.record import SessionRecord
 
+from .appends import numbered, put
 from .group_commit import Row
 from .held_sessions import FENCE, HeldSessions
-from .session_rows import CHANGED, row_values
+from .session_rows import CHANGED, record_of, row_values
 
 _CHANGED_ROW = f"""
 changed AS (
@@ -53,6 +54,14 @@ WITH {FENCE}, put AS (
 )
 SELECT (SELECT count(*) FROM held)
 """
+_END_TURN = f"""
+WITH {FENCE}, {numbered("events")}, changed AS (
+    UPDATE sessions SET {CHANGED} FROM held
+    WHERE number = held.session AND sessions.revision = %(before)s AND NOT EXISTS (SELECT FROM there)
+    RETURNING number AS session
+), put AS ({put("events")} AND EXISTS (SELECT FROM changed))
+SELECT {_OUTCOME}, (SELECT count(*) FROM there)
+"""
 _ATTEMPTS = 5
 
 
@@ -65,6 +74,12 @@ class SessionChanges:
     async def update(self, hold: Hold, changes: Mapping[str, Any]) -> SessionRecord:
         record, _ = await self._change(hold, _UPDATE, changes, {})
         return record
+
+    async def end_turn(
+        self, hold: Hold, turn_id: str, values: Mapping[str, Any], changes: Mapping[str, Any]
+    ) -> SessionRecord:
+        """Append the end of a turn and change the record; an end that is there already stays as it is."""
+        return (await self._change(hold, _END_TURN, changes, {**values, "append_id": turn_id}))[0]
 
     async def switch_plan(self, hold: Hold, changes: Mapping[str, Any], values: Mapping[str, Any]) -> int:
         """Return the number of the plan that was archived."""
@@ -94,6 +109,9 @@ class SessionChanges:
             )
             if is_changed or stored == row["record"]:  # the second: by an attempt before this one
                 return record, (*rest, not is_changed)
+            if statement is _END_TURN and rest[0]:  # an attempt before this one, and the record was changed since
+                held.record = record_of(stored, hold.session_id)
+                return held.record, (*rest, True)
             self._sessions.forget(hold.session_id)
         raise StoreUnavailableError(
             f"session {hold.session_id!r} is changed from two places of one process at once",

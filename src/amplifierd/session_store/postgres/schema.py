@@ -3,6 +3,8 @@
 A session has a number that is never used again; whatever belongs to it stands under that number. A session in the trash
 keeps its rows, and says when it was deleted. Texts are stored exactly as a file would have them: JSON, one line each.
 
+`append_id` stands at the first line of what was appended in one step, and recognises it when it is given again.
+
 `said` has what can be searched of a message, its words between spaces. Columns of `sessions` beside `record` repeat
 what lists ask for.
 
@@ -19,6 +21,7 @@ from dataclasses import dataclass
 
 from psycopg import AsyncConnection, sql
 
+from amplifier_system.tasks import run_to_end
 from amplifierd.exceptions import FormatUnsupportedError, StoreUnavailableError
 
 OLDEST_SERVER = 14
@@ -127,6 +130,14 @@ CREATE TABLE job_migrations (name text COLLATE "C" PRIMARY KEY);
 """
 
 
+_APPEND_IDS = """
+ALTER TABLE messages ADD COLUMN append_id uuid;
+ALTER TABLE events ADD COLUMN append_id uuid;
+CREATE UNIQUE INDEX messages_by_append ON messages (session, append_id) WHERE append_id IS NOT NULL;
+CREATE UNIQUE INDEX events_by_append ON events (session, append_id) WHERE append_id IS NOT NULL;
+"""
+
+
 @dataclass(frozen=True)
 class Step:
     """What makes a format out of the one before it."""
@@ -135,7 +146,7 @@ class Step:
     readable_by: int
 
 
-STEPS = (Step(_FIRST, readable_by=1), Step(_TURNS, readable_by=1))
+STEPS = (Step(_FIRST, readable_by=1), Step(_TURNS, readable_by=1), Step(_APPEND_IDS, readable_by=1))
 FORMAT_VERSION = len(STEPS)
 
 OF_A_SESSION = ("holds", "messages", "events", "plans", "documents", "parts")
@@ -150,9 +161,13 @@ async def prepare(connection: AsyncConnection, schema: str) -> None:
         StoreUnavailableError: the server is too old, or keeps texts in an encoding that cannot take every text.
     """
     _check_server(connection)
-    if await _is_prepared(connection, schema):
-        return
+    if not await _is_prepared(connection, schema):
+        await run_to_end(_migrate(connection, schema))  # however long it takes
+
+
+async def _migrate(connection: AsyncConnection, schema: str) -> None:
     async with connection.transaction():
+        await connection.execute("SET LOCAL statement_timeout = 0")  # a step may go through everything that is stored
         await connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [f"amplifier:{schema}"])
         await connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
         await connection.execute(

@@ -216,10 +216,16 @@ class PostgresStore:
         if values["messages"]:
             await self.database.finish(self._appends.append(hold, "messages", values))
 
-    async def append_events(self, hold: Hold, events: Iterable[StoredEvent], *, lasting: bool = False) -> None:
+    async def append_events(
+        self, hold: Hold, events: Iterable[StoredEvent], *, lasting: bool = False, append_id: str | None = None
+    ) -> None:
         values = event_values([*events])
         if values["events"]:
-            await self.database.finish(self._appends.append(hold, "events", values))
+            await self.database.finish(self._appends.append(hold, "events", values, append_id))
+
+    async def end_turn(self, hold: Hold, turn_id: str, events: Iterable[StoredEvent], **changes: Any) -> SessionRecord:
+        values = event_values([*events])
+        return await self.database.finish(self._changes.end_turn(hold, turn_id, values, changes))
 
     def try_append_events(self, hold: Hold, events: Iterable[StoredEvent]) -> bool:
         return not [*events]  # anything else takes waiting
