@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -19,6 +18,8 @@ from amplifierd.exceptions import SessionHeldError, SettingsError
 from amplifierd.home import Home
 from amplifierd.session_defaults import WITHOUT_KEYS, default_profile
 from amplifierd.session_store.hold import Holder
+from amplifierd.session_store.process_locks import ProcessLocks
+from amplifierd.session_store.session_files import SessionFiles
 
 from .config import resolve_app_config
 from .invocation import Invocation
@@ -175,7 +176,7 @@ async def _session_files(home: Home) -> AsyncIterator[Finding]:
             told = error.message if isinstance(error, AmplifierError) else str(error)
             yield Finding("session", "error", f"{session_id}: {told}", f"amplifier session delete {session_id}")
             continue
-        if (gone := _gone_holder(directory)) is not None:
+        if (gone := _gone_holder(home, directory)) is not None:
             told = f"{session_id} was left open by {gone}, which no longer runs"
             yield Finding(
                 "session", "warning", told, f"amplifier session repair {session_id}", _repairing(home, session_id)
@@ -197,11 +198,7 @@ def _directories(sessions: Path) -> list[Path]:
     return sorted(each for each in sessions.glob("*") if each.is_dir() and is_session_id(each.name))
 
 
-def _gone_holder(directory: Path) -> Holder | None:
+def _gone_holder(home: Home, directory: Path) -> Holder | None:
     """Return the process that holds a session and is gone, None if it is not held or the holder lives."""
-    try:
-        held = json.loads((directory / "hold.json").read_bytes())
-        holder = Holder(**held["holder"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return None if holder.is_alive() else holder
+    hold = SessionFiles(directory).read_hold()
+    return None if hold is None or ProcessLocks(home.paths.run).counts(hold) else hold.holder

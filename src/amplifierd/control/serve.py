@@ -15,6 +15,7 @@ from amplifierd.daemon.log_files import DaemonLog
 from amplifierd.daemon.run_file import serving, write_run_file
 from amplifierd.home import Home, open_home
 from amplifierd.settings_file import create_settings_file
+from amplifierd.workers.orphans import end_old_workers
 
 from .binding import Binding, bind, refuse_unsafe
 from .connections import allow_many_files
@@ -35,7 +36,9 @@ def serve(home_dir: Path | None, config: Path | None, flags: Mapping[str, Any], 
     home = open_home(home_dir, overrides=flags, config_file=config)
     settings, paths = home.settings, home.paths
     refuse_unsafe(settings, insecure=insecure)
-    with serving(paths):
+    with serving(paths) as incarnation:
+        end_old_workers(paths)
+        home.sessions.runtime.store.serve_as(incarnation)
         if config is None:
             create_settings_file(paths.settings_file)
         asyncio.run(home.sessions.runtime.store.check())

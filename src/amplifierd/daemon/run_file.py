@@ -16,6 +16,7 @@ from amplifier_system.files import PRIVATE
 from amplifierd.exceptions import FormatUnsupportedError, HomeInUseError
 from amplifierd.paths import Paths
 from amplifierd.session_store.hold import Holder
+from amplifierd.session_store.process_locks import DAEMON_LOCK, begin_incarnation
 from amplifierd.session_store.record import now
 from amplifierd.stored_json import StoredFormat
 
@@ -41,7 +42,7 @@ class RunningDaemon:
     options: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        return {"pid": self.process.pid, **asdict(self)}
+        return {"pid": self.process.pid, **asdict(self), "process": self.process.facts()}
 
 
 def run_file(paths: Paths) -> Path:
@@ -92,8 +93,10 @@ def home_in_use(paths: Paths, other: RunningDaemon | None) -> HomeInUseError:
 
 
 @contextmanager
-def serving(paths: Paths) -> Iterator[None]:
-    """Be the one daemon of a home while the block runs; the system frees the lock of one that dies.
+def serving(paths: Paths) -> Iterator[str]:
+    """Be the one daemon of a home while the block runs, under the incarnation that is yielded.
+
+    The system frees the lock of a daemon that dies; no process that is forked from it keeps the lock.
 
     Raises:
         HomeInUseError: another daemon serves it.
@@ -102,12 +105,26 @@ def serving(paths: Paths) -> Iterator[None]:
     descriptor = os.open(_lock_file(paths), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
     try:
         _lock(descriptor, paths)
+        _held.add(descriptor)
         try:
-            yield
+            yield begin_incarnation(descriptor)
         finally:
             run_file(paths).unlink(missing_ok=True)
     finally:
+        _held.discard(descriptor)
         os.close(descriptor)
+
+
+_held: set[int] = set()
+
+
+def _let_go() -> None:
+    """Keep no lock of the process that this one was forked from."""
+    while _held:
+        os.close(_held.pop())
+
+
+os.register_at_fork(after_in_child=_let_go)
 
 
 def _lock(descriptor: int, paths: Paths) -> None:
@@ -146,4 +163,4 @@ def _is_served(paths: Paths) -> bool:
 
 
 def _lock_file(paths: Paths) -> Path:
-    return paths.run / "daemon.lock"
+    return paths.run / DAEMON_LOCK

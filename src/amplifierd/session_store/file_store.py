@@ -70,7 +70,7 @@ class FileStore:
     def __init__(self, paths: Paths, *, progress: Progress | None = None) -> None:
         self._sessions, self._index_file = paths.sessions, paths.index_file
         self._trash = Trash(paths.sessions)
-        self._locks = ProcessLocks(paths.run / "holders")
+        self._locks = ProcessLocks(paths.run)
         self._index = SessionIndex(paths, progress)
         self._writers: OrderedDict[str, SessionWriter] = OrderedDict()
         self._is_closed = False
@@ -96,7 +96,8 @@ class FileStore:
         }
 
     async def create(self, new: NewSession, holder: Holder) -> Hold:
-        hold = Hold(checked_session_id(new.record.session_id), self._locks.marked(holder), epoch=1, since=now())
+        session_id, incarnation = checked_session_id(new.record.session_id), self._locks.incarnation
+        hold = Hold(session_id, self._locks.marked(holder), epoch=1, since=now(), member_id=incarnation)
         held = {GATE: hold.fence, HOLD: encoded_file(hold.to_dict())}
         await self._create(new, held, lambda: self.delete(hold))
         return hold
@@ -330,11 +331,14 @@ class FileStore:
     def trashed_workspace(self, trashed: TrashedSession) -> Path:
         return self._trash.place_of(trashed.record.session_id, trashed.deleted_at)
 
-    async def join(self) -> None:
-        """Return at once: that a process is gone is seen on its machine."""
+    async def join(self) -> str | None:
+        return self._locks.incarnation
 
     def belong_to(self, member_id: str) -> None:
-        """Hold sessions as this process, as always."""
+        self._locks.incarnation = member_id
+
+    def serve_as(self, incarnation: str) -> None:
+        self._locks.incarnation = incarnation
 
     def workspace(self, session_id: str) -> Path:
         return self._files(session_id).directory
@@ -396,9 +400,9 @@ class FileStore:
     def _find_live_hold(self, files: SessionFiles) -> Hold | None:
         files.check_exists()
         hold = find_hold(files)
-        return hold if hold is not None and self._locks.is_alive(hold.holder) else None
+        return hold if hold is not None and self._locks.counts(hold) else None
 
     def _is_abandoned(self, files: SessionFiles, stop: Stop) -> bool:
         stop.check()
         hold = files.read_hold()
-        return hold is not None and not self._locks.is_alive(hold.holder)
+        return hold is not None and not self._locks.counts(hold)

@@ -81,7 +81,7 @@ class Gate:
             self._descriptor = -1
 
     def _stuck(self) -> SessionHeldError:
-        pid = self._find_owner()
+        pid = lock_owner(self._descriptor)
         who = f"process {pid}" if pid else "a process"
         end = f"kill -CONT {pid} lets it continue, kill -9 {pid} ends it" if pid else "find it with: lsof"
         return SessionHeldError(
@@ -91,13 +91,14 @@ class Gate:
             hint=f"{end}{'' if pid else f' {self._path}'}",
         )
 
-    def _find_owner(self) -> int | None:
-        """Return the process that has the lock, where the system tells."""
-        status = os.fstat(self._descriptor)
-        wanted = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
-        try:
-            lines = _LOCKS.read_text().splitlines()
-        except OSError:
-            return None
-        owners = (line.split() for line in lines if " FLOCK " in line and "->" not in line)
-        return next((int(fields[4]) for fields in owners if fields[5] == wanted), None)
+
+def lock_owner(descriptor: int) -> int | None:
+    """Return the process that has a file locked, where the system tells and it can be seen from here."""
+    status = os.fstat(descriptor)
+    wanted = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    try:
+        lines = _LOCKS.read_text().splitlines()
+    except OSError:
+        return None
+    owners = (line.split() for line in lines if " FLOCK " in line and "->" not in line)
+    return next((int(fields[4]) for fields in owners if fields[5] == wanted and int(fields[4]) > 0), None)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any
 
@@ -44,6 +45,10 @@ class Holder:
             return same_boot(self.boot_id, boot_id())
         return find_start(self.pid) == self.started
 
+    def facts(self) -> dict[str, Any]:
+        """Return what tells it from every other process, under names that every version knows."""
+        return {name: getattr(self, name) for name in ("pid", "started", "boot_id", "host", "kind")}
+
     def __str__(self) -> str:
         return f"process {self.pid} ({self.kind}) on {self.host}"
 
@@ -52,7 +57,8 @@ class Holder:
 class Hold:
     """The right to write into one session.
 
-    In a store that machines share it belongs to the member of that id, which others reach at `address`.
+    In a store that machines share it belongs to the member of that id, which others reach at `address`. In a home of
+    files, `member_id` is the incarnation of the daemon under which it was taken, if there was one.
     """
 
     session_id: str
@@ -68,7 +74,20 @@ class Hold:
         return fence(self.epoch, self.since)
 
     def to_dict(self) -> dict[str, Any]:
-        return {"holder": asdict(self.holder), "epoch": self.epoch, "since": self.since}
+        """Return what `hold.json` says; older versions read the first three of it."""
+        first = {"holder": self.holder.facts(), "epoch": self.epoch, "since": self.since}
+        return {**first, "lock": self.holder.lock, "incarnation": self.member_id}
+
+    @classmethod
+    def of_dict(cls, session_id: str, value: Mapping[str, Any]) -> Hold:
+        """Return the hold that `hold.json` tells of.
+
+        Raises:
+            KeyError, TypeError: it tells of none.
+        """
+        lock = value["holder"].get("lock") or value.get("lock")
+        holder = Holder(**{**value["holder"], "lock": lock})
+        return cls(session_id, holder, value["epoch"], value["since"], member_id=value.get("incarnation"))
 
 
 def held(hold: Hold) -> SessionHeldError:

@@ -1,8 +1,12 @@
-"""Whether a process that holds sessions lives: it keeps a file locked for as long as it does.
+"""Whether a hold counts: its process keeps a file locked for as long as it lives, and a daemon has the home to itself.
 
 The kernel frees the lock when the process ends, however it ends, and other processes see it from every namespace and
 under every host name. In a copy of a home nothing is locked, so that what its sessions say of their holders counts for
 nothing there.
+
+The daemon of a home has `daemon.lock` locked, and writes its incarnation into it: a number that grows with each daemon,
+and a random part. What it and its workers hold names that. Whoever has the lock now knows that no other incarnation has
+a daemon, whatever is left of its workers: it takes their sessions at once, and the fence keeps late writers out.
 """
 
 from __future__ import annotations
@@ -20,20 +24,28 @@ from pathlib import Path
 from amplifier_foundation.sources.store import make_directory
 from amplifier_system.files import PRIVATE
 
-from .hold import Holder
+from .gate import lock_owner
+from .hold import Hold, Holder
+
+DAEMON_LOCK = "daemon.lock"
 
 _TRY = fcntl.LOCK_EX | fcntl.LOCK_NB
 _LOOK = fcntl.LOCK_SH | fcntl.LOCK_NB
 _LOOKS = 3
+_LONGEST = 128
 _PAUSE_S = 0.005
 """Another process may have the file of a dead one locked for a moment, to remove it."""
 
 
 class ProcessLocks:
-    """The locks of the processes that hold sessions of one home, a file each in one directory."""
+    """The locks of the processes that hold sessions of one home, a file each in one directory.
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    `incarnation` is that of the daemon that this process is, or works for.
+    """
+
+    def __init__(self, run: Path) -> None:
+        self._directory, self._daemon_lock = run / "holders", run / DAEMON_LOCK
+        self.incarnation: str | None = None
 
     def marked(self, holder: Holder) -> Holder:
         """Return the holder with the lock by which others see that it lives, if it is this process."""
@@ -43,6 +55,22 @@ class ProcessLocks:
             return replace(holder, lock=_own_lock(self._directory))
         except OSError:  # this file system has no locks: others look for the process itself
             return holder
+
+    def counts(self, hold: Hold) -> bool:
+        """True unless the session of a hold is free, because its process or its daemon is gone."""
+        is_of_another = None not in (hold.member_id, self.incarnation) and hold.member_id != self.incarnation
+        if is_of_another and read_incarnation(self._daemon_lock) == self.incarnation:
+            return False
+        return self.is_alive(hold.holder)
+
+    def owners(self) -> list[int]:
+        """Return the processes that have a lock here, as far as they can be seen."""
+        found: list[int] = []
+        for path in self._directory.iterdir() if self._directory.is_dir() else ():
+            with _opened(path) as descriptor:
+                if descriptor is not None and (pid := lock_owner(descriptor)) is not None:
+                    found.append(pid)
+        return found
 
     def is_alive(self, holder: Holder) -> bool:
         """True while the process of a holder may be there."""
@@ -54,6 +82,28 @@ class ProcessLocks:
                     return False
             time.sleep(_PAUSE_S)
         return True
+
+
+def begin_incarnation(descriptor: int) -> str:
+    """Write the next incarnation into the lock of a home, which the caller has locked; returns it."""
+    number = _number_of(os.pread(descriptor, _LONGEST, 0).decode(errors="replace")) + 1
+    incarnation = f"{number}-{uuid.uuid4().hex}"
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"{incarnation}\n".encode(), 0)
+    return incarnation
+
+
+def read_incarnation(lock: Path) -> str | None:
+    """Return the incarnation that had a home last, None if there was none."""
+    try:
+        return lock.read_text(errors="replace").strip() or None
+    except OSError:
+        return None
+
+
+def _number_of(incarnation: str) -> int:
+    number = incarnation.partition("-")[0]
+    return int(number) if number.isascii() and number.isdigit() else 0
 
 
 @cache

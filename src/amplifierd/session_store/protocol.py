@@ -305,8 +305,12 @@ class SessionStore(Protocol):
     async def join(self) -> str | None:
         """Return the id under which this process, and those that it starts, hold sessions; None where none is needed.
 
-        A store that machines share knows by it who is still there.
+        A store that machines share knows by it who is still there; in files it is the incarnation of the daemon.
         """
+        ...
+
+    def serve_as(self, incarnation: str) -> None:
+        """Hold sessions as the one daemon of this home, of the incarnation that its lock gave it."""
         ...
 
     def belong_to(self, member_id: str) -> None:

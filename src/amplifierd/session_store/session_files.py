@@ -18,7 +18,7 @@ from amplifier_sessions.event_page import EventPage, EventPlace
 from amplifier_sessions.session_directory import METADATA, SWITCH, TRANSCRIPT, read_file
 from amplifierd.exceptions import MountPlanMissingError, SessionError, SessionNotFoundError
 
-from .hold import Hold, Holder
+from .hold import Hold
 from .json_lines import parse_line, read_lines, read_since
 from .message_page import MessagePage, Place
 from .metadata_file import parse_record
@@ -124,8 +124,8 @@ class SessionFiles:
         """Return what `hold.json` says, None when the session is free or nothing can be read from it."""
         try:
             value = json.loads(self.path(HOLD).read_bytes())
-            return Hold(self.session_id, Holder(**value["holder"]), value["epoch"], value["since"])
-        except (OSError, ValueError, TypeError, KeyError):
+            return Hold.of_dict(self.session_id, value)
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return None
 
     def count_archived_plans(self) -> int:

@@ -230,9 +230,9 @@ class SessionWriter:
 
     def _acquire(self, gate: Gate, holder: Holder, take_over: bool) -> Hold:
         current, line = find_hold(self.files), gate.read()
-        if current is not None and not take_over and self._locks.is_alive(current.holder):
+        if current is not None and not take_over and self._locks.counts(current):
             raise held(current)
-        hold = Hold(self.files.session_id, holder, fence_epoch(line) + 1, now())
+        hold = Hold(self.files.session_id, holder, fence_epoch(line) + 1, now(), self._locks.incarnation)
         try:
             self._clean_up()
             gate.write(hold.fence)  # first: the previous holder is out from here on

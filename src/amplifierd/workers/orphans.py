@@ -8,7 +8,9 @@ from typing import Any
 
 from amplifier_system.process_table import stat_of
 from amplifier_system.processes import is_marker, kill_tree
+from amplifierd.paths import Paths
 from amplifierd.session_store.hold import Holder
+from amplifierd.session_store.process_locks import ProcessLocks
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +31,14 @@ def end_orphan(holder: Any) -> bool:
         logger.warning("worker %d, which outlived its daemon, is killed", holder.pid)
         kill_tree(holder.pid, marker)
     return not holder.is_alive()
+
+
+def end_old_workers(paths: Paths) -> None:
+    """End the workers of daemons that served this home before, as far as they can be seen."""
+    for pid in ProcessLocks(paths.run).owners():
+        if (marker := _find_orphan_marker(pid)) is not None:
+            logger.warning("worker %d, which outlived its daemon, is killed", pid)
+            kill_tree(pid, marker)
 
 
 def _find_orphan_marker(pid: int) -> str | None:

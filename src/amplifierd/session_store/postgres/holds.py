@@ -12,7 +12,6 @@ import json
 import logging
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -102,7 +101,7 @@ class Holds:
     async def acquire(self, session_id: str, holder: Holder, *, take_over: bool) -> Hold:
         values = {
             **self._judge(await self._members.require()),
-            **{"session_id": session_id, "holder": json.dumps(asdict(holder)), "since": now(), "take_over": take_over},
+            **{"session_id": session_id, "holder": json.dumps(holder.facts()), "since": now(), "take_over": take_over},
         }
         gone: int | None = None
         for _ in range(_ATTEMPTS):

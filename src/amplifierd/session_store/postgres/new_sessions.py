@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from amplifierd.exceptions import SessionExistsError
@@ -65,7 +64,7 @@ class Creation:
     async def create(self, new: NewSession, values: Mapping[str, Any], holder: Holder) -> Hold:
         """Store a session, given with its values, and hold it."""
         own, since, record = await self._members.require(), now(), new.record
-        held = {"own": own, "holder": json.dumps(asdict(holder)), "epoch": _HELD, "since": since, "deleted_at": None}
+        held = {"own": own, "holder": json.dumps(holder.facts()), "epoch": _HELD, "since": since, "deleted_at": None}
         number, is_member, address = await self._writes.execute(_CREATE, {**values, **held}, size=_size(values))
         if not is_member:
             raise fenced()

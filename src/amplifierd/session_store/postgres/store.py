@@ -295,6 +295,9 @@ class PostgresStore:
     def belong_to(self, member_id: str) -> None:
         self.members.belong_to(member_id)
 
+    def serve_as(self, incarnation: str) -> None:
+        """Hold sessions as a member, as always."""
+
     def workspace(self, session_id: str) -> Path:
         return self._workspaces.place(checked_session_id(session_id))
 
