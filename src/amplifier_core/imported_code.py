@@ -11,6 +11,7 @@ import logging
 import os
 import sys
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, PathFinder
+from importlib.util import module_from_spec
 from pathlib import Path
 from threading import RLock
 from types import ModuleType
@@ -72,7 +73,7 @@ def make_way_for_installed(module_id: str, name: str) -> bool:
         ModulePathConflict: a session uses the code of a folder under that name.
     """
     module = sys.modules.get(name)
-    if module is None or module not in _folders:
+    if module is None or (module not in _folders and not _is_held(module)):
         return True
     spec = _find_installed(name)
     if spec is None or spec.origin is None:
@@ -81,6 +82,31 @@ def make_way_for_installed(module_id: str, name: str) -> bool:
     if not _is_from(module, wanted):
         _unload(module_id, name, str(Path(spec.origin).parent))
     return True
+
+
+def import_installed(name: str) -> ModuleType:
+    """Import a package from where it is installed, even if a dependency of some session brings one of that name."""
+    held = sys_path.held_entries()
+    if name in sys.modules or PathFinder.find_spec(name, [*held]) is None:
+        return importlib.import_module(name)
+    spec = _find_installed(name)
+    if spec is None or spec.loader is None:
+        return importlib.import_module(name)
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    is_done = False
+    try:
+        spec.loader.exec_module(module)
+        is_done = True
+    finally:
+        if not is_done:
+            sys.modules.pop(name, None)
+    return module
+
+
+def _is_held(module: ModuleType) -> bool:
+    """True for code from a directory that a session put on `sys.path`."""
+    return _file_of(module).startswith(tuple(f"{entry}/" for entry in sys_path.held_entries()))
 
 
 def _is_from(module: ModuleType, directory: str) -> bool:

@@ -1,6 +1,5 @@
 """The loader: module id → mount function, from a resolver's folder, a local source, or what is installed."""
 
-import importlib
 import inspect
 import logging
 import os
@@ -312,6 +311,8 @@ def _from_entry_point(module_id: str) -> LoadedModule | None:
         return None
     message = "%s of module '%s' cannot be loaded: %s"
     with Boundary(logger, message, origin, module_id, level=logging.ERROR, catches=FROM_AN_IMPORT) as boundary:
+        if home:
+            imported_code.import_installed(home.partition(".")[0])
         mount = point.load()
     if boundary.error is not None:
         file = getattr(sys.modules.get(home), "__file__", None)
@@ -324,7 +325,7 @@ def _from_import(module_id: str) -> LoadedModule | None:
     if not imported_code.make_way_for_installed(module_id, package):
         return None
     try:
-        module = importlib.import_module(package)
+        module = imported_code.import_installed(package)
     except UnicodeError:  # a name no file system can hold
         return None
     except FROM_AN_IMPORT as exc:

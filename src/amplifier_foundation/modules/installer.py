@@ -57,6 +57,9 @@ runpy.run_module("pip", run_name="__main__", alter_sys=True)
 """
 """Runs pip without other programs: it builds and fetches what a wheel names by its address, `--only-binary` or not."""
 
+_OUR_PACKAGES = frozenset({"amplifier_system", "amplifier_sessions", "amplifier_cli", "amplifierd"})
+"""Our packages that are not distributions of their own; `HostPackages.ours` has the others."""
+
 BUILDS_VARIABLE = "AMPLIFIERD_COMPILE__ALLOW_BUILDS"
 ALLOW_BUILDS = (
     "only wheels are installed, because building anything else runs its code; compile.allow_builds: true allows it"
@@ -126,6 +129,7 @@ async def install_together(
     if returncode != 0:
         raise _failure(needed, host, returncode, command, shown(output), builds=builds)
     pins = await asyncio.to_thread(_settle, target, needed, host)
+    await asyncio.to_thread(_refuse_ours, target, host)
     await asyncio.to_thread(_remove_bytecode, target)
     await _run(
         [sys.executable, "-I", "-m", "compileall", "-q", str(target)]
@@ -144,6 +148,19 @@ def _refuse_sources(needed: Mapping[str, Sequence[str]]) -> None:
     if built:
         message = f"only wheels are installed: {'; '.join(built)}"
         raise InstallError(message, hint=ALLOW_BUILDS, returncode=1, cmd=(), output="")
+
+
+def _refuse_ours(target: Path, host: HostPackages) -> None:
+    """Refuse packages that would be imported in place of ours: a guard could be among them.
+
+    Raises:
+        InstallError: there are some.
+    """
+    names = {path.name.partition(".")[0] for path in target.iterdir()} if target.is_dir() else set()
+    if ours := sorted(name for name in names if name in _OUR_PACKAGES or normalise_name(name) in host.ours):
+        message = f"a distribution brings {', '.join(ours)}, which Amplifier has and modules share with it"
+        hint = "remove the requirement that brings it; a module of another origin needs a source and an id of its own"
+        raise InstallError(message, hint=hint, returncode=1, cmd=(), output="")
 
 
 def _remove_bytecode(target: Path) -> None:

@@ -208,4 +208,5 @@ class GitSource:
             stale=found.stale,
             warnings=warnings,
             known_hash=sidecar.get("content_hash") if subpath is None else None,
+            root_hash=sidecar.get("content_hash"),
         )

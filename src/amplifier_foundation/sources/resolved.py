@@ -44,6 +44,8 @@ class ResolvedRef:
     stale: bool = False
     warnings: tuple[str, ...] = ()
     known_hash: str | None = None
+    root_hash: str | None = None
+    """The hash of all of `root`, as it was when it was fetched; None when that is not known."""
 
     @cached_property
     def content_hash(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import importlib
 import json
 import logging
@@ -79,15 +80,19 @@ class Build:
 
     def _read(self, name: str) -> str:
         try:
-            return (self.path / name).read_text(encoding="utf-8")
+            content = (self.path / name).read_bytes()
         except OSError as error:
             if not self.path.is_dir():
                 raise self._gone() from error
-            raise ProfileCompilationError(
-                f"Build {self.build_id} of profile {self.profile_id} has no {name}: {error}",
-                code="build-damaged",
-                hint="compile the profile again",
-            ) from error
+            raise self.damaged(f"has no {name}: {error}") from error
+        if self.lock.written.get(name, "") not in ("", f"sha256:{hashlib.sha256(content).hexdigest()}"):
+            raise self.damaged(f"has another {name} than the one that was locked")
+        return content.decode("utf-8")
+
+    def damaged(self, what: str) -> ProfileCompilationError:
+        """Return the error for a build that is not what was made."""
+        text = f"Build {self.build_id} of profile {self.profile_id} {what}"
+        return ProfileCompilationError(text, code="build-damaged", hint="compile the profile again")
 
     def _gone(self) -> ProfileCompilationError:
         text = f"Build {self.build_id} of profile {self.profile_id} is gone: {self.path}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from amplifier_core.exceptions import AmplifierError
 
 from .build import WRITTEN
 from .fingerprints import hash_files, list_content
-from .lock import ProfileLock
+from .lock import DEPENDENCIES_DIR, SECTIONS, ProfileLock
 
 
 def other_parts(lock: ProfileLock) -> Iterator[Mapping[str, Any]]:
@@ -22,10 +22,22 @@ def other_parts(lock: ProfileLock) -> Iterator[Mapping[str, Any]]:
 
 
 def find_damaged(directory: Path, lock: ProfileLock) -> Sequence[str]:
-    """Return the paths of the parts that are gone or not what was locked; every file is read."""
+    """Return the paths of what is gone, not what was locked, or not locked at all; every file is read."""
     resources = (entry for _, entry in lock.resources() if entry["path"] and entry["status"] == "ok")
     parts = [*resources, *other_parts(lock)]
-    return [part["path"] for part in parts if not (is_there(directory / part["path"]) and is_intact(directory, part))]
+    damaged = [part for part in parts if not (is_there(directory / part["path"]) and is_intact(directory, part))]
+    return [*(part["path"] for part in damaged), *find_added(directory, {part["path"] for part in parts})]
+
+
+def find_added(directory: Path, locked: Collection[str]) -> Sequence[str]:
+    """Return what would be used if it were in a build, is in this one, and is not locked."""
+    found = [f"{section}/{path.name}" for section in SECTIONS for path in _children(directory / section)]
+    found += [DEPENDENCIES_DIR] if (directory / DEPENDENCIES_DIR).exists() else []
+    return sorted(set(found) - set(locked))
+
+
+def _children(directory: Path) -> list[Path]:
+    return list(directory.iterdir()) if directory.is_dir() else []
 
 
 def is_there(path: Path) -> bool:

@@ -34,6 +34,7 @@ from .resources import ResourceLocator, collections_of
 from .sighting import Sighting, now_ns, sight
 from .staleness import RESTORABLE, Inspection, ProfileStatus, Reason, StatusWord, inspect
 from .supply import UNAVAILABLE, BuildSupply
+from .unchanged import find_changes
 from .workshop import Workshop
 
 if TYPE_CHECKING:
@@ -78,6 +79,29 @@ class Profiles(ProfileReading):
         build = await asyncio.to_thread(self.find_build, profile_id)
         if build is None:
             raise ProfileNotFoundError(f"Profile {profile_id} is not compiled", hint="compile it")
+        return await self._checked(build)
+
+    async def open_build(self, profile_id: ProfileId | str, build_id: str) -> Build | None:
+        """Return the build of an id as it was made, `None` when it is not there.
+
+        Raises:
+            ProfileCompilationError: it was changed, and is not restored by compiling the profile (`build-damaged`).
+        """
+        build = await asyncio.to_thread(self.find_build, profile_id, build_id)
+        if build is None:
+            return None
+        try:
+            return await self._checked(build)
+        except ProfileCompilationError:
+            restored = await self.ensure(profile_id)
+            if restored.build_id != build_id:
+                raise
+            return restored
+
+    async def _checked(self, build: Build) -> Build:
+        changed = await asyncio.to_thread(find_changes, self._paths, build.profile_id, build.path, build.lock)
+        if changed:
+            raise build.damaged(f"is not what was made: {', '.join(changed)} changed")
         return build
 
     @property
@@ -95,7 +119,7 @@ class Profiles(ProfileReading):
         try:
             async with self._locked(known):
                 if (build := await asyncio.to_thread(self.find_build, known, build_id)) is not None:
-                    return build
+                    return await self._checked(build)
                 await in_thread(lambda stop: publication.sweep(self._paths, known))
                 if (published := await self._supply.find(known, build_id)) is not None:
                     lock = published.lock

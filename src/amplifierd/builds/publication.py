@@ -25,6 +25,7 @@ from amplifierd.exceptions import ProfileError
 from amplifierd.identifiers import ProfileId
 from amplifierd.paths import Paths
 
+from . import unchanged
 from .build import move_if_unheld
 
 logger = logging.getLogger(__name__)
@@ -69,7 +70,9 @@ def make_staging(paths: Paths, profile_id: ProfileId) -> Path:
 def place(paths: Paths, profile_id: ProfileId, staging: Path, build_id: str) -> Path:
     """Put a finished directory among a profile's builds, its files read-only, and return where it is now."""
     seal(staging)
-    return staging.rename(_free_name(builds_dir(paths, profile_id), build_id))
+    target = staging.rename(_free_name(builds_dir(paths, profile_id), build_id))
+    unchanged.settle(paths, profile_id, target)
+    return target
 
 
 def publish(paths: Paths, profile_id: ProfileId, staging: Path, build_id: str) -> Path:
@@ -133,6 +136,7 @@ def remove_old_builds(
         trash = path.with_name(f".trash-{unique()}")
         if move_if_unheld(path, trash):
             remove(trash)
+            unchanged.forget(paths, profile_id, path)
             removed.append(path)
     return tuple(removed)
 

@@ -22,6 +22,7 @@ from amplifier_foundation.sources import (
     Sources,
     parse_reference,
 )
+from amplifier_foundation.sources.hashing import hash_content
 from amplifier_foundation.sources.store import now
 from amplifier_system.urls import shown
 from amplifierd.documents.document import ALL_AGENTS, DeclaredReference, ReferenceBase
@@ -30,7 +31,7 @@ from amplifierd.exceptions import ProfileCompilationError
 from amplifierd.identifiers import is_agent_or_context_name
 from amplifierd.settings import SecuritySettings
 
-from .fingerprints import Content, list_content
+from .fingerprints import Content, list_content, look
 from .installed_modules import InstalledModules, installed_modules
 from .lock import NAMED_RESOURCES, ProfileLock, ResourceKey
 from .profile_catalogue import Roots
@@ -151,6 +152,7 @@ class ResourceLocator:
         is_near: Callable[[str], bool] = lambda collection: False,
     ) -> None:
         self._sources, self._security, self._is_remote, self._is_near = sources, security, is_remote, is_near
+        self._compared: dict[Path, str] = {}
 
     async def locate(
         self, wanted: Wanted, roots: Roots, *, refresh: bool = False, commit: str | None = None
@@ -160,10 +162,12 @@ class ResourceLocator:
         `refresh` asks remotes about what may have moved. `commit` is the one that a git reference must mean.
 
         Raises:
-            RefResolutionError: the reference leads nowhere.
+            RefResolutionError: the reference leads nowhere, or the cache has something else than what was fetched.
             ProfileCompilationError: it leads to something else than a resource of this kind.
         """
         resolved = await self.resolve(wanted, roots, refresh=refresh, commit=commit)
+        if resolved is not None and resolved.from_cache and resolved.root_hash is not None:
+            await asyncio.to_thread(self._check_cached, resolved)
         return await asyncio.to_thread(find_files, wanted, resolved)
 
     async def resolve(
@@ -182,6 +186,21 @@ class ResourceLocator:
         resolved = await self._resolve(wanted, roots, refresh=refresh, commit=commit)
         self._check_pinned(wanted, resolved.kind, mutable=resolved.mutable)
         return resolved
+
+    def _check_cached(self, resolved: ResolvedRef) -> None:
+        """Compare a tree of the cache with what was fetched; one that was compared is read again when it changes."""
+        seen = look(resolved.root)
+        if self._compared.get(resolved.root) == seen:
+            return
+        if hash_content(resolved.root) != resolved.root_hash:
+            raise RefResolutionError(
+                f"the cached files of {shown(resolved.ref)} are not those that were locked when they were fetched "
+                f"({resolved.root})",
+                resolved.ref,
+                "integrity",
+                hint="delete that directory and the .json file beside it, and they are fetched again",
+            )
+        self._compared[resolved.root] = seen
 
     def check_locked(self, lock: ProfileLock) -> None:
         """Refuse a build that was made elsewhere from sources that the settings here do not allow.

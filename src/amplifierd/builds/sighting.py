@@ -17,13 +17,13 @@ from amplifierd.documents.inheritance import MergedProfile
 from amplifierd.identifiers import ProfileId
 from amplifierd.paths import Paths
 
-from .build import WRITTEN, Build
-from .fingerprints import fingerprints_file, is_left_behind
+from .build import Build
+from .fingerprints import fingerprints_file, is_left_behind, look
 from .installed_modules import InstalledModules, installed_modules
-from .lock import DEPENDENCIES_DIR
 from .profile_catalogue import ProfileCatalogue, Roots
 from .resources import MACHINE, Wanted
 from .staleness import Inspection
+from .unchanged import remembered
 
 if TYPE_CHECKING:
     from amplifier_foundation.modules.host_packages import HostPackages
@@ -49,6 +49,7 @@ class Sighting:
     _installed: InstalledModules
     _host: HostPackages | None
     _cache_dir: Path
+    _build_status: str
 
     def holds(self) -> bool:
         """Say whether nothing was touched since; blocks while it looks."""
@@ -56,7 +57,12 @@ class Sighting:
             return False
         if self._host is not None and _host(self._cache_dir) is not self._host:
             return False
-        return all(_status(path) == seen for path, seen in self._files.items())
+        if not all(_status(path) == seen for path, seen in self._files.items()):
+            return False
+        try:
+            return look(self.build.path) == self._build_status
+        except OSError:
+            return False
 
 
 def now_ns() -> int:
@@ -85,11 +91,13 @@ def sight(
         places = {*_texts(paths, catalogue, merged), *_build_files(paths, build)}
         places.update(_sources(inspection, roots, installed))
         files = {place: _settled(place, began_ns) for place in places}
+        if (status := remembered(paths, build.profile_id, build.path)) is None:
+            return None
     except (_NotSeenError, OSError):
         return None
     chain = (merged.profile_id, *(each.profile_id for each in merged.ancestors))
     host = _host(paths.cache) if build.lock.pins("host") else None
-    return Sighting(build, chain, files, installed, host, paths.cache)
+    return Sighting(build, chain, files, installed, host, paths.cache, status)
 
 
 def _texts(paths: Paths, catalogue: ProfileCatalogue, merged: MergedProfile) -> Iterator[str]:
@@ -111,11 +119,6 @@ def _build_files(paths: Paths, build: Build) -> Iterator[str]:
     yield str(published)
     yield str(published / "profile.lock")
     yield str(fingerprints_file(paths, build.profile_id))
-    for name in (*WRITTEN, DEPENDENCIES_DIR):
-        yield str(build.path / name)
-    for _, entry in build.lock.resources():
-        if entry["path"]:
-            yield str(build.path / entry["path"])
 
 
 def _sources(inspection: Inspection, roots: Roots, installed: InstalledModules) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -17,11 +17,12 @@ from amplifierd.identifiers import ProfileId
 from amplifierd.issues import Issue
 from amplifierd.paths import Paths
 
-from .build_parts import is_intact, is_there, other_parts
+from .build_parts import find_added, is_intact, is_there, other_parts
 from .fingerprints import Fingerprints, hash_files
 from .installed_modules import installed_modules
 from .lock import (
     DEPENDENCIES_DIR,
+    FILE_NAME,
     VERSION,
     LockUnusableError,
     ProfileLock,
@@ -35,6 +36,7 @@ from .lock import (
 from .profile_catalogue import Roots
 from .publication import find_published
 from .resources import Located, ResourceLocator, Wanted, current_commit, find_files, find_wanted, is_near
+from .unchanged import find_changes
 
 StatusWord = Literal["missing", "stale", "fresh", "degraded", "invalid", "orphaned"]
 
@@ -159,11 +161,14 @@ async def inspect(
     directory, lock, wanted, reason = await asyncio.to_thread(_read, paths, merged, roots)
     if directory is None or lock is None:
         return Inspection(directory, None, wanted, (reason or Reason("lock-missing"),))
-    looking = _Looking(paths, locator, merged, roots, fingerprints, directory, lock, wanted)
+    changed = () if verify else await asyncio.to_thread(find_changes, paths, merged.profile_id, directory, lock)
+    looking = _Looking(paths, locator, merged, roots, fingerprints, directory, lock, wanted, changed)
     await looking.resolve_sources()
     if refresh:
         await looking.look_at_remotes()
     await asyncio.to_thread(looking.look, verify=verify)
+    if FILE_NAME in changed:  # nothing that it says is taken over
+        return Inspection(directory, None, wanted, tuple(looking.reasons) or (Reason("lock-corrupt"),))
     return Inspection(
         directory, lock, wanted, tuple(looking.reasons), tuple(looking.warnings), looking.stale, looking.near
     )
@@ -182,7 +187,9 @@ class _Looking:
         directory: Path,
         lock: ProfileLock,
         wanted: Mapping[ResourceKey, Wanted],
+        changed: Sequence[str],
     ) -> None:
+        self._changed = frozenset(changed)
         self._paths, self._locator = paths, locator
         self._merged, self._roots, self._fingerprints = merged, roots, fingerprints
         self._directory, self._lock, self._wanted = directory, lock, wanted
@@ -270,7 +277,7 @@ class _Looking:
 
     def _look_at_build(self, *, verify: bool) -> None:
         """Compare the build's files with its lock."""
-        damaged = frozenset() if verify else self._fingerprints.damaged(self._directory)
+        damaged = self._changed if verify else self._changed | self._fingerprints.damaged(self._directory)
         found: list[str] = []
         parts = {key: entry for key, entry in self._locked.items() if entry["path"] and entry["status"] == "ok"}
         for key, entry in parts.items():
@@ -286,8 +293,12 @@ class _Looking:
             elif name in damaged or (verify and not is_intact(self._directory, part)):
                 self.reasons.append(Reason("resource-modified", name))
                 found.append(name)
+        entries = [*(entry for _, entry in self._lock.resources()), *other_parts(self._lock)]
+        locked = {FILE_NAME, *(entry["path"] for entry in entries)}
+        added = find_added(self._directory, locked) if verify else sorted(damaged - locked)
+        self.reasons += [Reason("resource-modified", name) for name in added]
         if verify:
-            self._fingerprints.note_damage(self._directory, found)
+            self._fingerprints.note_damage(self._directory, [*found, *added])
 
     def _look_at_host(self) -> None:
         """Compare what the host provides with what the lock says that it provided."""

@@ -123,10 +123,10 @@ class Outfitter:
         """Return the equipment of a profile, with that very build where it still exists.
 
         Raises:
-            ProfileCompilationError: `builds.url` is set, and the build cannot be had.
+            ProfileCompilationError: `builds.url` is set, and the build cannot be had; or the build was changed.
         """
         profile_id = ProfileId.parse(profile)
-        build = self._profiles.find_build(profile_id, build_id) if build_id else None
+        build = await self._profiles.open_build(profile_id, build_id) if build_id else None
         warning = None
         if build is None and build_id is not None and self._profiles.is_supplied:
             build = await self._profiles.obtain(profile_id, build_id)
