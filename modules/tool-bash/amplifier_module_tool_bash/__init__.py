@@ -7,9 +7,10 @@ from typing import Any
 from amplifier_core import ModuleCoordinator
 from amplifier_kit.mounting import contribute_events
 
+from .comparison import UNDONE
 from .launch import FINISHED, STARTED
 from .settings import MODULE_ID
-from .tool import UNDONE, BashTool
+from .tool import BashTool
 
 __all__ = ["BashTool", "mount"]
 

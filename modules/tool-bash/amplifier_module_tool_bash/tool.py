@@ -5,30 +5,26 @@ import copy
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from amplifier_core import ToolResult
-from amplifier_kit.concerns import Concern, refusal_of
 from amplifier_kit.consent import Consent, consent_to
-from amplifier_kit.sandbox.permissions import repository_of
 from amplifier_kit.tools.answering_tool import AnsweringTool
 from amplifier_kit.tools.input import ToolFailure, read_input
 from amplifier_kit.tools.paths import WorkingDir
-from amplifier_kit.tools.runs import announce, run_to_end
+from amplifier_kit.tools.runs import run_to_end
 
 from .background import BackgroundCommands
+from .comparison import Comparison
 from .foreground import ForegroundCommands, whole
 from .launch import Launch, LaunchPad, Shell, find_shell
 from .pending_starts import Starts
-from .running_files import RunningFiles
 from .safety import SafetyResult
 from .settings import Settings
 
 logger = logging.getLogger(__name__)
 
 _BY_A_PERSON = (Consent.APPROVED, Consent.REMEMBERED)
-UNDONE = "tool-bash:undone"
 
 _LONGEST_TIMEOUT_S = 10.0**9
 _MAX_COMMAND_BYTES = 131_071  # what a system takes as one argument
@@ -98,11 +94,6 @@ def _problem(command: str) -> str:
     return f"has {size} bytes, more than {_MAX_COMMAND_BYTES}" if size > _MAX_COMMAND_BYTES else ""
 
 
-def _shown(name: str, base: Path) -> str:
-    path = Path(name)
-    return str(path.relative_to(base)) if path.is_relative_to(base) else name
-
-
 def _with_undone(result: ToolResult, undone: list[str]) -> ToolResult:
     """Return a result that says what was put back."""
     if not undone:
@@ -110,6 +101,7 @@ def _with_undone(result: ToolResult, undone: list[str]) -> ToolResult:
     if not isinstance(result.output, dict):  # that of a timeout
         return result.model_copy(update={"output": "\n".join([str(result.output), *undone])})
     note = "; ".join(filter(None, [result.output.get("note", ""), *undone]))
+    undone = [*result.output.get("undone", ()), *undone]
     return result.model_copy(update={"output": {**result.output, "undone": undone, "note": note}})
 
 
@@ -126,12 +118,12 @@ class BashTool(AnsweringTool):
         self._working_dir = WorkingDir(self.settings.working_dir, coordinator)
         self._starts = Starts()
         self._foreground = ForegroundCommands(self.settings.max_output_bytes, coordinator, self._starts)
-        self._background = BackgroundCommands(self.settings.background_log_dir, coordinator, self._starts)
+        self._comparison = Comparison(coordinator, self.name)
+        self._background = BackgroundCommands(
+            self.settings.background_log_dir, coordinator, self._starts, self._comparison
+        )
         self._pad = LaunchPad(self.settings, coordinator)
         self._active = 0
-        self._comparing, self._compared = asyncio.Lock(), 0
-        self._before: RunningFiles | None = None
-        self._last: RunningFiles | None = None
         self._has_told = False
 
     @property
@@ -178,65 +170,27 @@ class BashTool(AnsweringTool):
         self._active += 1
         try:
             launch = await asyncio.to_thread(self._prepare, request.command, shell, consent)
+            can_change = consent is not Consent.UNASKED or launch.sandbox is None
             if request.is_background:
-                result = await self._background.start(launch)
-            elif consent is Consent.UNASKED and launch.sandbox is not None:  # it can change nothing
-                result = await self._foreground.run(launch, request.timeout_s)
-            else:
+                result = await self._background.start(launch, is_compared=can_change)
+            elif can_change:
                 result = await self._run_compared(launch, request.timeout_s)
+            else:
+                result = await self._foreground.run(launch, request.timeout_s)
+            result = _with_undone(result, self._background.take_undone())
             return self._marked(result) if launch.misses_sandbox else result
         finally:
             self._active -= 1
 
     async def _run_compared(self, launch: Launch, timeout_s: float) -> ToolResult:
-        """Run a command that can write; what it changed in running places is put back unless a person keeps it.
-
-        Commands that overlap are compared with what was there before the first of them.
-        """
-        roots = [launch.confinement.working_dir, *repository_of(launch.confinement.working_dir)]
-        async with self._comparing:
-            if self._before is None:
-                self._before = await asyncio.to_thread(RunningFiles.of, roots, self._last)
-            self._compared += 1
+        """Run a command that can write; what it changed in running places is put back unless a person keeps it."""
+        await self._comparison.begin(launch)
         undone: list[str] = []
         try:
             result = await self._foreground.run(launch, timeout_s)
         finally:
-            undone = await run_to_end(self._compare(roots, launch.confinement.working_dir))
+            undone = await run_to_end(self._comparison.end(launch))
         return _with_undone(result, undone)
-
-    async def _compare(self, roots: list[Path], base: Path) -> list[str]:
-        """Put back what changed; returns a sentence for each file."""
-        undone: list[str] = []
-        async with self._comparing:
-            before = self._before or RunningFiles()
-            after = await asyncio.to_thread(RunningFiles.of, roots, before)
-            changes = before.changes(after)
-            refusal = await self._refusal(before, after, changes, base) if changes else None
-            if refusal is None:
-                self._last = self._before = after
-            else:
-                for name in changes:
-                    is_back = await asyncio.to_thread(before.put_back, name)
-                    how = "was put back as before" if is_back else "changed and could not be put back"
-                    undone.append(f"{_shown(name, base)} {how}: it {before.reason_of(name, after)} ({refusal})")
-                await announce(self._coordinator, UNDONE, {"files": [_shown(name, base) for name in changes]})
-                self._last = self._before = None
-            if not before.is_complete or not after.is_complete:
-                undone.append("the directory is too large for all places that run to be compared")
-            self._compared -= 1
-            if self._compared:
-                self._before = self._before or await asyncio.to_thread(RunningFiles.of, roots, before)
-            else:
-                self._before = None
-        return undone
-
-    async def _refusal(self, before: RunningFiles, after: RunningFiles, changes: list[str], base: Path) -> str | None:
-        """Ask whether changes are kept, all of them in one question; returns why not."""
-        subject = ", ".join(_shown(name, base) for name in changes)
-        reasons = "; ".join(f"{_shown(name, base)} {before.reason_of(name, after)}" for name in changes[:20])
-        concern = Concern("place", subject, f"the command changed what runs elsewhere: {reasons}")
-        return await refusal_of(self._coordinator, concern, self.name)
 
     def _prepare(self, command: str, shell: Shell, consent: Consent) -> Launch:
         return self._pad.prepare(command, shell, self._working_dir.path(), consent, self._background.log_dirs)

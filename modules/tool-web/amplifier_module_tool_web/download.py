@@ -4,10 +4,11 @@ import os
 import stat
 import tempfile
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from amplifier_kit.concerns import Concern, place_concerns, refusal_of
 from amplifier_kit.files import Replacement
 from amplifier_kit.mounting import find_capability
 from amplifier_kit.policy import PolicyError, SessionPolicy, session_policy
@@ -25,12 +26,27 @@ _NEW = 0o666  # the system takes the umask off
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """A path that may be written, as the model gave it and as it is shown."""
+    """A path that may be written, as the model gave it and as it is shown; `agreed` are the places a person allowed."""
 
     given: str
     shown: Path
     rules: PathRules
     policy: SessionPolicy
+    working_dir: Path
+    agreed: set[str] = field(default_factory=set)
+
+    async def agree(self, coordinator: Any, tool_name: str) -> None:
+        """Make sure that a person agreed to the running place that is about to be written; raises `ToolFailure`."""
+        for concern in place_concerns(self.shown, self.working_dir):
+            if refusal := await refusal_of(coordinator, concern, tool_name):
+                raise ToolFailure(f"Access denied: {refusal}", "access_denied", rule="running_places")
+            self.agreed.add(concern.subject)
+
+    def require_agreed(self, real: Path) -> None:
+        """Refuse a running place that the path has come to lead to since it was asked about."""
+        for concern in place_concerns(real, self.working_dir):
+            if concern.subject not in self.agreed:
+                raise ToolFailure(f"Access denied: {concern.words}, and nobody agreed to that", "access_denied")
 
     def real(self) -> Path:
         """Return where the path leads now; raises `ToolFailure` when that may not be written."""
@@ -61,11 +77,20 @@ def find_destination(given: str, settings: Settings, coordinator: Any) -> Destin
     entries = settings.allowed_write_paths
     roots = resolve_roots((".", tempfile.gettempdir()) if entries is None else entries, base)
     policy = session_policy(coordinator, base)
-    destination = Destination(given, _located(given, working_dir, coordinator), PathRules(roots), policy)
+    destination = Destination(given, _located(given, working_dir, coordinator), PathRules(roots), policy, base)
     real = destination.real()
     with suppress(OSError):
         destination.require_file(real.lstat())
     return destination
+
+
+def concerns_of_saving(given: str, settings: Settings, coordinator: Any) -> tuple[Concern, ...]:
+    """Return the running place that a file would be saved in; none where it cannot be saved, which the call says."""
+    working_dir = WorkingDir(settings.working_dir, coordinator)
+    try:
+        return place_concerns(_located(given, working_dir, coordinator), working_dir.path())
+    except (ToolFailure, ValueError):
+        return ()
 
 
 def _located(given: str, working_dir: WorkingDir, coordinator: Any) -> Path:
@@ -136,6 +161,7 @@ class Download:
         lies_in = real_path(directory)
         if lies_in is not None:
             self._destination.require(lies_in / real.name)
+        self._destination.require_agreed((lies_in or real.parent) / real.name)
         old = stat_in(directory, real.name)
         self._destination.require_file(old)
         self._name = real.name

@@ -17,7 +17,7 @@ from amplifier_kit.tools.runs import detached, in_worker, run_to_end
 
 from .body import SNIFFED_BYTES, Body
 from .content import ContentType
-from .download import Destination, Download, find_destination
+from .download import Destination, Download, concerns_of_saving, find_destination
 from .fetch import Fetch, host_concern
 from .html_text import HtmlText
 from .session import WebSession
@@ -79,15 +79,17 @@ class WebFetchTool(AnsweringTool):
         return "never" if input.get("save_to_file") else "safe"
 
     def concerns_of(self, input: Mapping[str, Any]) -> tuple[Concern, ...]:
-        """Return the host that a call reaches; none where the tool itself will refuse the address."""
-        url = input.get("url")
+        """Return the host that a call reaches and the running place it saves to; none where the tool will refuse."""
+        url, path = input.get("url"), input.get("save_to_file")
         if not isinstance(url, str):
             return ()
         try:
             fetch = self._fetch_of(url)
-            return (host_concern(fetch.require(fetch.url), fetch.url),)
+            host = host_concern(fetch.require(fetch.url), fetch.url)
         except ToolFailure:
             return ()
+        saves = isinstance(path, str) and path
+        return (host, *(concerns_of_saving(path, self.settings, self.coordinator) if saves else ()))
 
     async def close(self) -> None:
         """Close the HTTP session; a second call does nothing."""
@@ -125,6 +127,7 @@ class WebFetchTool(AnsweringTool):
         if path:
             fetch.require(fetch.url)
             destination = await in_worker(lambda stop: find_destination(path, self.settings, self.coordinator))
+            await destination.agree(self.coordinator, self.name)
             return await self._save(fetch, destination)
         window = Window(given["offset"], min(given["limit"], self.settings.max_download_bytes))
         async with fetch.opened() as body:

@@ -15,6 +15,7 @@ from amplifier_module_tool_web import mount as mount_web
 
 from amplifier_core import HookResult, ModuleCoordinator, ToolResult
 from amplifier_core.interfaces import ApprovalRequest, ApprovalResponse
+from amplifier_kit.asked_call import find_asked_call
 from amplifier_kit.policy import SessionPolicy
 
 SECRET = "hunter2-correct-horse-battery"
@@ -359,3 +360,36 @@ async def test_that_a_session_becomes_tainted_is_published_once(hosts: Any, star
     for _ in range(2):
         assert (await session.call("read_file", file_path="../history")).success
     assert published == ["read_file"]
+
+
+@pytest.mark.parametrize("path", ["AGENTS.md", "link.md", ".github/workflows/ci.yml"])
+async def test_saving_to_a_place_that_runs_is_asked_about_by_its_name_once(
+    hosts: Any, start_session: Any, tmp_path: Path, path: str
+) -> None:
+    host = await hosts()
+    (tmp_path / "project/link.md").symlink_to("AGENTS.md")
+    session = await start_session(Person(), network={"allow": ["*", "private", "127.0.0.1"]})
+    asked: list[Any] = []
+
+    async def decide(request: ApprovalRequest) -> ApprovalResponse:
+        call = find_asked_call()
+        asked.append(" ".join(concern.words for concern in call.concerns) if call else None)
+        return ApprovalResponse(approved=True)
+
+    session.person.request_approval = decide
+    for _ in range(2):
+        assert (await session.call("web_fetch", url=f"{host.url}/a", save_to_file=path)).success
+
+    reason = "build servers" if path.endswith("yml") else "AGENTS.md instructs every later session here"
+    assert reason in asked[0]
+    assert asked[1:] == [""], "the place is agreed to, and the write is asked about as any other"
+
+
+async def test_saving_to_a_place_that_runs_is_refused_where_nobody_can_be_asked(
+    hosts: Any, start_session: Any, tmp_path: Path
+) -> None:
+    host = await hosts()
+    session = await start_session(network={"allow": ["*", "private", "127.0.0.1"]})
+
+    assert not (await session.call("web_fetch", url=f"{host.url}/a", save_to_file="CLAUDE.md")).success
+    assert (host.asked, (tmp_path / "project/CLAUDE.md").exists()) == ([], False)

@@ -1,5 +1,7 @@
 """What a command changes in places that run is put back, unless a person keeps it."""
 
+import os
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -7,7 +9,7 @@ from typing import Any
 import pytest
 from amplifier_module_tool_bash import BashTool
 
-from amplifier_core.testing import MockCoordinator
+from amplifier_core.testing import MockCoordinator, wait_for
 from amplifier_kit.concerns import CONCERN
 from amplifier_kit.consent import CONSENT, Consent
 
@@ -16,7 +18,7 @@ class Yes:
     approved, reason = True, ""
 
 
-def tool_in(folder: Path, *, keeps: bool = False, asked: list[Any] | None = None) -> BashTool:
+def tool_in(folder: Path, *, keeps: bool = False, asked: list[Any] | None = None, **config: Any) -> BashTool:
     coordinator = MockCoordinator()
     coordinator.register_capability(CONSENT, lambda name, given: Consent.APPROVED)
 
@@ -26,7 +28,13 @@ def tool_in(folder: Path, *, keeps: bool = False, asked: list[Any] | None = None
 
     if keeps:
         coordinator.register_capability(CONCERN, ask)
-    return BashTool({"working_dir": str(folder), "sandbox": "off", "safety_profile": "unrestricted"}, coordinator)
+    config = {"working_dir": str(folder), "background_log_dir": str(folder.parent / "logs"), **config}
+    return BashTool({**config, "sandbox": "off", "safety_profile": "unrestricted"}, coordinator)
+
+
+def kept_in(log_file: str) -> dict[str, str]:
+    """Return the copies beside the log of a background command."""
+    return {file.name: file.read_text() for file in Path(f"{log_file.removesuffix('.log')}-undone").iterdir()}
 
 
 @pytest.fixture
@@ -92,3 +100,60 @@ async def test_a_person_can_keep_a_change(project: Path) -> None:
 
     assert "undone" not in result.output
     assert (asked, (project / "AGENTS.md").read_text()) == (["AGENTS.md"], "Obey\n")
+
+
+async def test_what_a_background_command_changes_is_put_back_when_it_ends_and_shown_with_the_next_result(
+    project: Path,
+) -> None:
+    tool = tool_in(project)
+    command = "echo Obey > AGENTS.md; mkdir .vscode; echo x > .vscode/tasks.json; echo y > notes.md; touch done"
+    started = await tool.execute({"command": command, "run_in_background": True})
+    assert await wait_for(lambda: (project / "AGENTS.md").read_text() == "Be kind.\n" and (project / "done").exists())
+
+    shown = (await tool.execute({"command": "true"})).output["undone"]
+    again = (await tool.execute({"command": "true"})).output
+
+    assert [line.partition(" ")[0] for line in shown] == [".vscode/tasks.json", "AGENTS.md"]
+    assert "undone" not in again
+    assert kept_in(started.output["log_file"]) == {".vscode%2Ftasks.json": "x\n", "AGENTS.md": "Obey\n"}
+    assert (project / "notes.md").read_text() == "y\n"
+    assert not (project / ".vscode/tasks.json").exists()
+
+
+async def test_what_a_background_command_changed_is_brought_again_if_a_person_keeps_it(project: Path) -> None:
+    asked: list[Any] = []
+    tool = tool_in(project, keeps=True, asked=asked)
+    await tool.execute({"command": "sleep 0.1; echo Obey > AGENTS.md", "run_in_background": True})
+
+    assert await wait_for(lambda: asked == ["AGENTS.md"] and (project / "AGENTS.md").read_text() == "Obey\n")
+    assert "undone" not in (await tool.execute({"command": "true"})).output
+    assert asked == ["AGENTS.md"]
+
+
+@pytest.mark.parametrize("ends", [True, False], ids=["it ends with the session", "it outlives the session"])
+async def test_what_a_background_command_changed_is_put_back_when_the_session_ends(project: Path, ends: bool) -> None:
+    asked: list[Any] = []
+    tool = tool_in(project, keeps=True, asked=asked, kill_background_on_cleanup=ends)
+    started = await tool.execute({"command": "echo Obey > AGENTS.md; exec sleep 60", "run_in_background": True})
+    assert await wait_for(lambda: (project / "AGENTS.md").read_text() == "Obey\n")
+
+    await tool.close()
+
+    assert (asked, (project / "AGENTS.md").read_text()) == ([], "Be kind.\n")
+    if not ends:
+        os.killpg(started.output["pid"], signal.SIGKILL)
+
+
+async def test_commands_beside_one_in_the_background_are_compared_each_by_itself(project: Path) -> None:
+    tool = tool_in(project)
+    release = project / "release"
+    os.mkfifo(release)
+    await tool.execute({"command": "read x < release; echo Obey > AGENTS.md; touch done", "run_in_background": True})
+
+    beside = await tool.execute({"command": "mkdir .idea; echo x > .idea/workspace.xml"})
+    release.write_text("go\n")
+    assert await wait_for(lambda: (project / "AGENTS.md").read_text() == "Be kind.\n" and (project / "done").exists())
+
+    assert [line.partition(" ")[0] for line in beside.output["undone"]] == [".idea/workspace.xml"]
+    last = await tool.execute({"command": "true"})
+    assert [line.partition(" ")[0] for line in last.output["undone"]] == ["AGENTS.md"]

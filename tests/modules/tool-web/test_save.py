@@ -1,5 +1,6 @@
 """Saving what is fetched: byte for byte, within the paths that may be written, whole or not at all."""
 
+import asyncio
 import gzip
 import os
 import tempfile
@@ -226,3 +227,35 @@ async def test_a_policy_of_the_application_says_where_is_saved_and_what_is_reach
     closed = SessionPolicy.of({"network": {"allow": []}}, working_dir=work)
     local_web.coordinator.register_capability("session.policy", closed)
     assert code_of(await local_web.fetch(url)) == "blocked_url"
+
+
+@pytest.mark.parametrize("path", ["AGENTS.md", ".husky/pre-push", "link/tasks.json"])
+async def test_nothing_is_saved_to_a_place_that_runs_where_no_guard_can_be_asked(
+    local_web: Any, site: Any, code_of: Any, work: Path, path: str
+) -> None:
+    (work / ".vscode").mkdir()
+    (work / "link").symlink_to(".vscode")
+    before = everything_in(work)
+
+    result = await local_web.fetch(site.put("/", "Obey"), save_to_file=path)
+
+    assert code_of(result) == "access_denied"
+    assert everything_in(work) == before
+
+
+async def test_a_path_that_comes_to_lead_to_a_place_that_runs_is_refused(
+    local_web: Any, site: Any, code_of: Any, work: Path
+) -> None:
+    (work / "notes").mkdir()
+    (work / ".vscode").mkdir()
+
+    async def respond(writer: asyncio.StreamWriter) -> None:
+        (work / "notes").rmdir()
+        (work / "notes").symlink_to(".vscode")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 4\r\n\r\nObey")
+
+    site.serve_at("/", respond)
+    result = await local_web.fetch(site.url + "/", save_to_file="notes/tasks.json")
+
+    assert code_of(result) == "access_denied"
+    assert everything_in(work / ".vscode") == []
