@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import typer
 
 from amplifier_core.exceptions import AmplifierError, ModuleLoadError
 from amplifierd.daemon.run_file import find_running
@@ -14,10 +17,12 @@ from amplifierd.home import Home
 from amplifierd.paths import Paths
 from amplifierd.sessions.approvers import Approver
 from amplifierd.sessions.session import SessionOpening
+from amplifierd.sessions.working_place import unfit_working_dir
 
 from .attended_session import AttendedSession
 from .config import ResolvedConfig
-from .failures import UsageError
+from .confirmation import interruptible
+from .failures import UsageError, say
 from .local_session import LocalSession
 from .session_names import short_id
 
@@ -124,6 +129,30 @@ class InDaemon:
 
     async def limit(self, session_id: str, limits: Mapping[str, Any]) -> None:
         await self.client.patch(f"/sessions/{session_id}", {"limits": dict(limits)})
+
+
+def agreed_directory(directory: Path | str, paths: Paths, *, daemon: bool | None) -> bool:
+    """Ask a person before a session works in a directory from which all of a user's files, or ours, can be reached.
+
+    Returns True where they agreed to such a directory: then each write is asked about, and no daemon works there. An
+    ordinary directory is not asked about.
+
+    Raises:
+        UsageError: it is such a directory, and nobody can be asked; or a daemon is to work there.
+        typer.Abort: the person said no.
+    """
+    reason = unfit_working_dir(directory, paths)
+    if not reason:
+        return False
+    hint = "change to the directory of a project"
+    if daemon:
+        raise UsageError(f"no session of a daemon works in {directory}: {reason}", hint=hint)
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError(f"no unattended session works in {directory}: {reason}", hint=hint)
+    say(f"{directory} is not the directory of a project: {reason}. You are asked about each write there, --yes or not.")
+    with interruptible():
+        typer.confirm("Work here?", abort=True, err=True)
+    return True
 
 
 @asynccontextmanager

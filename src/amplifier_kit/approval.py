@@ -36,6 +36,9 @@ _ATOMS = frozenset({str, int, float, bool, type(None)})
 GUARD = "approval.guard"
 """The capability that sees every call of a tool before it runs, and the name under which it intercepts them."""
 
+EACH_WRITE = "approval.each_write"
+"""The capability of a session in whose working directory each write is asked about; it is the reason, as a text."""
+
 _asked_afterwards: ContextVar[object] = ContextVar("asked_afterwards", default=None)
 _approved: ContextVar[tuple[object, object, Any] | None] = ContextVar("approved", default=None)
 

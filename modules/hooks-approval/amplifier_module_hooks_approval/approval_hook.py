@@ -14,15 +14,16 @@ from amplifier_core.events import APPROVAL_DENIED, APPROVAL_GRANTED, APPROVAL_RE
 from amplifier_core.interfaces import ApprovalProvider, ApprovalRequest
 from amplifier_core.tool_interception import is_covered
 from amplifier_core.utils import json_safe
-from amplifier_kit.approval import ApprovalGate, find_gate, is_asked_afterwards, own_copy
+from amplifier_kit.approval import EACH_WRITE, ApprovalGate, find_gate, is_asked_afterwards, own_copy
 from amplifier_kit.asked_call import AskedCall, Scope, asking_about, question_text
 from amplifier_kit.concerns import CONCERN, LEDGER, SESSION_TAINTED, AskConcern, Concern
 from amplifier_kit.consent import Consent, Consents
 from amplifier_kit.mounting import find_capability, find_mounted, hook_registry, session_id_of, working_dir
-from amplifier_kit.tools.effects import effects_of
+from amplifier_kit.tools.effects import WRITE, effects_of
 
 from .agreements import Agreements
 from .audit import audit_log
+from .commands import BASH
 from .config import MODULE_ID, ApprovalSettings, check_auto_action
 from .execution_guard import ExecutionGuard
 from .hosts import concerns_of_call
@@ -220,7 +221,15 @@ class ApprovalHook:
         return call._replace(concerns=tuple(asked)), None
 
     async def _is_risky(self, call: GuardedCall) -> bool:
-        return await needs_approval(call, self.settings, self._coordinator)
+        return self._is_guarded_write(call) or await needs_approval(call, self.settings, self._coordinator)
+
+    def _is_guarded_write(self, call: GuardedCall) -> bool:
+        """True for a write in a directory where each is asked about; a command that a rule approves writes nothing."""
+        if find_capability(self._coordinator, EACH_WRITE) is None:
+            return False
+        if WRITE not in effects_of(call.tool, call.identity, call.tool_input):
+            return False
+        return call.identity != BASH or self._by_rule(call) != "auto_approve"
 
     async def needs_approval(self, call: GuardedCall) -> bool:
         """Say whether policy, rules, the tool itself or what it touches want someone to be asked."""
@@ -322,6 +331,7 @@ class ApprovalHook:
             or request.risk_level == "critical"
             or len(call.command.encode("utf-8", "surrogatepass")) > _LONGEST_UNDERSTOOD
             or any(pattern in command for pattern in self.settings.patterns)
+            or self._is_guarded_write(call)
         )
 
     def _scopes(self, call: GuardedCall, request: ApprovalRequest) -> tuple[Scope, ...]:

@@ -88,8 +88,9 @@ class WebFetchTool(AnsweringTool):
             host = host_concern(fetch.require(fetch.url), fetch.url)
         except ToolFailure:
             return ()
-        saves = isinstance(path, str) and path
-        return (host, *(concerns_of_saving(path, self.settings, self.coordinator) if saves else ()))
+        if not isinstance(path, str) or not path:
+            return (host,)
+        return (host, *concerns_of_saving(path, self.settings, self.coordinator))
 
     async def close(self) -> None:
         """Close the HTTP session; a second call does nothing."""

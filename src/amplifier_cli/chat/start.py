@@ -20,8 +20,9 @@ from amplifier_cli.render import styled, write
 from amplifier_cli.resumption import resumed
 from amplifier_cli.session_choice import chosen_agent, find_session, last_session
 from amplifier_cli.session_names import short_id
-from amplifier_cli.session_places import place_for
+from amplifier_cli.session_places import agreed_directory, place_for
 from amplifierd.home import Home
+from amplifierd.session_store.record import SessionRecord
 
 from .conversation import Chat
 
@@ -44,7 +45,7 @@ def begin_chat(
         agent = await chosen_agent(chat.home, config, plan_file=plan, frozen=frozen)
         return await chat.place.open(agent, chat.approver, name=None)
 
-    return _talk(ctx, config, open_new, yes=yes, daemon=daemon)
+    return _talk(ctx, config, lambda home: Path.cwd(), open_new, yes=yes, daemon=daemon)
 
 
 def continue_chat(
@@ -58,11 +59,13 @@ def continue_chat(
     """Talk in a stored session: the one that is meant, else the last one of this directory."""
     config = _config(ctx, {})
 
-    async def open_stored(chat: Chat) -> AttendedSession:
-        record = find_session(chat.home, typed) if typed else last_session(chat.home, Path.cwd())
-        return await resumed(chat.home, chat.place, record, chat.approver, flags)
+    def find_stored(home: Home) -> SessionRecord:
+        return find_session(home, typed) if typed else last_session(home, Path.cwd())
 
-    return _talk(ctx, config, open_stored, yes=yes, daemon=daemon)
+    async def open_stored(chat: Chat) -> AttendedSession:
+        return await resumed(chat.home, chat.place, find_stored(chat.home), chat.approver, flags)
+
+    return _talk(ctx, config, lambda home: find_stored(home).working_dir, open_stored, yes=yes, daemon=daemon)
 
 
 def _config(ctx: typer.Context, flags: Mapping[str, Any]) -> ResolvedConfig:
@@ -72,11 +75,18 @@ def _config(ctx: typer.Context, flags: Mapping[str, Any]) -> ResolvedConfig:
 
 
 def _talk(
-    ctx: typer.Context, config: ResolvedConfig, open_session: Open, *, yes: bool, daemon: bool | None
+    ctx: typer.Context,
+    config: ResolvedConfig,
+    directory_in: Callable[[Home], Path | str],
+    open_session: Open,
+    *,
+    yes: bool,
+    daemon: bool | None,
 ) -> ExitCode:
     async def work(home: Home) -> ExitCode:
-        async with place_for(home, daemon, config) as place:
-            chat = Chat(home, config, place, yes=yes)
+        is_guarded = agreed_directory(directory_in(home), home.paths, daemon=daemon)
+        async with place_for(home, False if is_guarded else daemon, config) as place:
+            chat = Chat(home, config, place, yes=yes and not is_guarded)
             await chat.run(open_session(chat))
             if place.client is not None and chat.is_busy:
                 write(f"the turn continues in the daemon: amplifier session attach {chat.short_id}")

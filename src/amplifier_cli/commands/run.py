@@ -34,7 +34,7 @@ from amplifier_cli.project_trust import trusted_config
 from amplifier_cli.prompt_input import Prompt, read_prompt
 from amplifier_cli.resumption import attended, resumed
 from amplifier_cli.session_choice import chosen_agent, find_session
-from amplifier_cli.session_places import place_for
+from amplifier_cli.session_places import agreed_directory, place_for
 from amplifierd.session_store.record import checked_name
 
 app = single_command()
@@ -125,10 +125,13 @@ async def _run(
 ) -> ExitCode:
     values = config.values
     async with opened_home(invocation, offline=values.offline, config=config) as home, AsyncExitStack() as stack:
-        approver = approver_for(yes=yes, how=values.notify)
-        place = await stack.enter_async_context(place_for(home, daemon, config))
-        if resume is not None:
-            opening = resumed(home, place, find_session(home, resume), approver, flags, plan=plan)
+        record = find_session(home, resume) if resume is not None else None
+        directory = Path.cwd() if record is None else record.working_dir
+        is_guarded = agreed_directory(directory, home.paths, daemon=daemon)
+        approver = approver_for(yes=yes and not is_guarded, how=values.notify)
+        place = await stack.enter_async_context(place_for(home, False if is_guarded else daemon, config))
+        if record is not None:
+            opening = resumed(home, place, record, approver, flags, plan=plan)
         else:
             agent = await chosen_agent(home, config, plan_file=plan, frozen=frozen)
             opening = place.open(agent, approver, name=name)

@@ -15,6 +15,7 @@ from amplifier_core.events import PROMPT_SUBMIT
 from amplifier_foundation.prepared.guards import hand_down_guards
 from amplifier_foundation.prepared.session_plan import session_plan
 from amplifier_foundation.session.capabilities import set_working_dir
+from amplifier_kit.approval import EACH_WRITE
 from amplifier_kit.concerns import LEDGER, SESSION_TAINTED
 from amplifierd.exceptions import SteeringUnsupportedError
 from amplifierd.plans.injection import inject_runtime
@@ -35,6 +36,7 @@ from .transcript import RecordedContext, for_context, last_turn
 from .uncounted_usage import TURN_DONE, brought_up, counted_until, used_in
 from .unread_keys import unread_keys
 from .usage import Usage
+from .working_place import unfit_working_dir
 
 if TYPE_CHECKING:
     from .runner import ExecutionRunner
@@ -162,6 +164,8 @@ class KernelSession:
         coordinator.register_capability("session_manager", runner.runtime)
         coordinator.register_capability("redaction.scrub", runner.runtime.secrets.scrubbed)
         build, paths = runner.equipment.build, runner.runtime.paths
+        if reason := unfit_working_dir(runner.working_dir, paths):
+            coordinator.register_capability(EACH_WRITE, reason)
         workspace = runner.runtime.store.workspace(runner.session_id)
         policy = session_policy_for(plan, paths=paths, working_dir=runner.working_dir, build=build, workspace=workspace)
         coordinator.register_capability(_POLICY, policy)

@@ -13,7 +13,7 @@ from typing import Any
 
 from amplifier_core.exceptions import ModuleLoadError, describe
 from amplifier_foundation.sources import Sources
-from amplifierd.exceptions import NotReadyError, PromptRemovedError, SessionStateError
+from amplifierd.exceptions import ForbiddenError, NotReadyError, PromptRemovedError, SessionStateError
 from amplifierd.home import Home
 from amplifierd.live_sessions import Part
 from amplifierd.paths import Paths
@@ -22,6 +22,7 @@ from amplifierd.sessions.client_turns import ClientTurn
 from amplifierd.sessions.session import Session, SubmittedPrompt
 from amplifierd.sessions.tree_events import Event
 from amplifierd.sessions.uncounted_usage import TURN_DONE
+from amplifierd.sessions.working_place import unfit_working_dir
 from amplifierd.settings import Settings
 
 from .client_answers import ClientsAnswer, nobody_answers
@@ -164,6 +165,12 @@ class WorkerMethods:
 
     async def _open_session(self, session_id: str, environment: Mapping[str, str]) -> bool:
         """Open a session, unless that was done meanwhile; True if it had to be repaired."""
+        record = await self._home.sessions.runtime.store.read(session_id)
+        if reason := unfit_working_dir(record.working_dir, self._home.paths):
+            raise ForbiddenError(
+                f"no session of a daemon works in {record.working_dir}: {reason}",
+                hint="move it to the directory of a project, or continue it at a terminal: amplifier session resume",
+            )
         self._learn(environment)
         try:
             with logging_about(session_id=session_id):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import stat
 from collections.abc import Callable
@@ -261,3 +262,13 @@ def test_no_session_works_in_the_root_in_a_home_directory_or_in_ours(
         body = {"profile_name": "foundation/offline", "working_dir": str(directory)}
         answer = served.client().post("/api/v1/sessions", json=body)
         assert (answer.status_code, answer.json()["code"]) == (403, "forbidden"), directory
+
+
+def test_a_stored_session_that_works_in_the_root_is_not_run_by_a_daemon(server: Any) -> None:
+    making = server.home.sessions.create("foundation/offline", working_dir=Path("/"))
+    made = asyncio.run_coroutine_threadsafe(making, server.loop).result(60)
+
+    answer = server.client().post(f"/sessions/{made.session_id}/execute", json={"prompt": "Hi"})
+
+    assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
+    assert "it is the root of all files" in answer.json()["detail"]
