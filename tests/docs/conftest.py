@@ -67,7 +67,19 @@ class Block:
     @property
     def file(self) -> str | None:
         found = re.search(r"\bfile=(\S+)", self.info)
-        return found[1].removeprefix("~/") if found else None
+        return found[1] if found else None
+
+    def write(self, folder: Path) -> None:
+        """Write a block that is a file: below the reader's home directory, or in the folder."""
+        name = self.file or ""
+        place = home_of(folder) / name.removeprefix("~/") if name.startswith("~/") else folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(self.text, encoding="utf-8")
+
+
+def home_of(folder: Path) -> Path:
+    """Return the home directory of one who reads in a folder, which is not in it: no session works above a home."""
+    return folder.with_name(f"{folder.name}-person")
 
 
 @dataclass(frozen=True)
@@ -98,7 +110,7 @@ class Page:
         """Write every block that is a file."""
         for block in self.blocks:
             if block.file is not None:
-                _write(folder / block.file, block.text)
+                block.write(folder)
 
 
 class Reader:
@@ -116,7 +128,7 @@ class Reader:
             if block.language != "output":
                 assert self._printed == "", f"before {place}: the page does not show what is printed:\n{self._printed}"
             if block.file is not None:
-                _write(self.folder / block.file, block.text)
+                block.write(self.folder)
             elif block.language == "python":
                 self._printed = await self._execute(block, place)
                 self.outputs.append(self._printed)
@@ -163,11 +175,6 @@ class Reader:
 _PARSERS: dict[str, Callable[[str], Any]] = {"toml": tomllib.loads, "json": json.loads}
 
 
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-
-
 def _compare(shown: str, real: str, place: str) -> None:
     shown, real = shown.strip("\n"), real.strip("\n")
     for pattern, constant in _VARYING.items():
@@ -178,7 +185,7 @@ def _compare(shown: str, real: str, place: str) -> None:
 def _environment(folder: Path, programs: Path) -> dict[str, str]:
     foreign = ("AMPLIFIER", "MAKE", "PYTEST_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
-    kept["HOME"] = str(folder)
+    kept["HOME"] = str(home_of(folder))
     kept["PYTEST_ADDOPTS"] = shlex.join(plain_pytest.options(folder.with_name(f"{folder.name}_pytest")))
     path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), kept.get("PATH", "")])
     return {**kept, "PATH": path, "NO_COLOR": "1"}

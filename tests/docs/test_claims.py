@@ -103,7 +103,7 @@ async def test_the_first_profile_of_the_readme_compiles_without_a_warning(page: 
 
 
 def test_the_tool_of_the_readme_takes_ten_lines(page: Open) -> None:
-    (tool,) = [block for block in page("README.md").blocks if (block.file or "").startswith("tool-days/")]
+    (tool,) = [block for block in page("README.md").blocks if (block.file or "").startswith("~/tool-days/")]
 
     assert len([line for line in tool.text.splitlines() if line.strip()]) == 10
 
