@@ -16,6 +16,7 @@ SIGNALS = re.compile(r"\bos\.kill\(|\bpidfd_send_signal\(|\bkillpg\b|\.send_sign
 
 MAY_START = {
     "src/amplifier_system/processes.py": "the owner",
+    "src/amplifier_kit/sandbox/proxy.py": "the shim in a sandbox becomes the command it stands before",
     "src/amplifierd/control/background.py": "a daemon outlives the command that starts it",
     "src/amplifierd/control/reloading.py": "Ctrl-C at the terminal is for the daemon, too",
     "src/amplifierd/control/service.py": "asks systemd, and waits for the answer",

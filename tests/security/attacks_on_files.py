@@ -66,7 +66,7 @@ READS = [
         [
             led(
                 "coding",
-                bash("cat HOME/.amplifierd/config/* /proc/*/root/HOME/.amplifierd/config/*; cat HOME/.ssh/*"),
+                bash("cat HOME/.amplifierd/config/* /proc/*/ro?t/HOME/.amplifierd/config/*; cat HOME/.ssh/*"),
                 bash("cp -r HOME/.amplifierd copy; grep -rh canary copy"),
                 answers=["y"] * 9,
             )
