@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
@@ -29,6 +29,10 @@ class _QuietFileHandler(RotatingFileHandler):
     """Drops what it cannot write: on a full or read-only disk the command itself says what is wrong."""
 
     def handleError(self, record: logging.LogRecord) -> None: ...
+
+    def close(self) -> None:
+        with suppress(OSError):  # what could not be written is still in its buffer
+            super().close()
 
 
 @contextmanager

@@ -50,6 +50,7 @@ AmplifierError
 │   ├── SessionHeldError                    another process holds it; carries the holder
 │   ├── HoldLostError                       another process took it over in the meantime
 │   ├── SessionImportError                  sender of the file: it was changed, damaged or is not an export
+│   ├── StoreFullError                      operator: there is no room left where the sessions are kept
 │   ├── StoreUnavailableError               operator: the database of the sessions cannot be used at the moment
 │   │   ├── StoreClosedError                  us: this process has closed it already
 │   │   └── OutcomeUnknownError               operator: it went away during a write, which may have taken effect
@@ -151,6 +152,7 @@ __all__ = [
     "SnapshotRefusedError",
     "SteeringUnsupportedError",
     "StoreClosedError",
+    "StoreFullError",
     "StoreUnavailableError",
     "StoredRequestNotFoundError",
     "TokenExistsError",
@@ -386,6 +388,10 @@ class SessionHeldError(SessionError):
 
 class HoldLostError(SessionError):
     """Another process took the session over in the meantime: nothing was written."""
+
+
+class StoreFullError(SessionError):
+    """There is no room left to write: no space, no quota or no inode. What was there stays as it was."""
 
 
 class StoreUnavailableError(SessionError):

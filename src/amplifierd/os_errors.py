@@ -7,7 +7,15 @@ from pathlib import Path
 
 from amplifier_core.exceptions import AmplifierError
 
+from .exceptions import StoreFullError
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""No space, or no inode; and no quota."""
+
+MAKE_ROOM = "make room on its disk, then try again"
+
 _FREE_SPACE = "free some space, or use a home elsewhere: --home DIR"
+_LONGEST_CHAIN = 8
 _ALLOW = "make it readable and writable for you, or use another home: --home DIR"
 _MOVE = "move what is there, or use another path"
 _FIXES = {
@@ -24,6 +32,18 @@ _FIXES = {
 }
 
 
+def is_full(error: BaseException) -> bool:
+    """True for an error that says, or was caused by one that says, that there is no room left to write."""
+    found: BaseException | None = error
+    for _ in range(_LONGEST_CHAIN):
+        if isinstance(found, StoreFullError) or (isinstance(found, OSError) and found.errno in FULL):
+            return True
+        if found is None:
+            return False
+        found = found.__cause__
+    return False
+
+
 def explained(error: OSError) -> AmplifierError | None:
     """Return an error that names the path and the fix; None when there is no general one."""
     if error.errno == errno.ENOENT and not error.filename and not _has_working_dir():
@@ -38,7 +58,7 @@ def explained(error: OSError) -> AmplifierError | None:
 
 
 def _known(error: OSError, message: str, hint: str) -> AmplifierError:
-    known = AmplifierError(message, hint=hint)
+    known = (StoreFullError if error.errno in FULL else AmplifierError)(message, hint=hint)
     known.__cause__ = error
     return known
 

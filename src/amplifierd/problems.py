@@ -17,6 +17,7 @@ from amplifier_foundation.exceptions import (
 )
 
 from . import exceptions as ours
+from .os_errors import MAKE_ROOM, is_full
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ PROBLEMS: Mapping[type[BaseException], Problem] = {
     ours.SessionStateError: Problem(409, "session-state-conflict"),
     ours.SessionHeldError: Problem(409, "session-held", retryable=True),
     ours.HoldLostError: Problem(409, "session-held"),
+    ours.StoreFullError: Problem(507, "store-full", retryable=True, hint=MAKE_ROOM),
     ours.StoreUnavailableError: Problem(503, "store-unavailable", retryable=True),
     ours.OutcomeUnknownError: Problem(503, "outcome-unknown"),
     ours.MemberFencedError: Problem(503, "not-ready", retryable=True),
@@ -180,6 +182,8 @@ BY_CODE: Mapping[str, Problem] = {problem.code: problem for problem in _NAMED} |
 REFUSALS = frozenset({400, 403, 404, 409, 410, 413, 422, 429, 503})
 """The statuses of problems after which nothing was done."""
 
+_OF_THE_SERVER = frozenset({500, 507})
+
 INTERRUPTED = "interrupted"
 """The code of a turn that ended with the process that ran it."""
 
@@ -188,7 +192,12 @@ _FACTS = ("provider", "model", "tool_name", "raw_arguments")
 
 
 def find_problem(error: BaseException) -> Problem:
-    """Return the kind of problem that an error is: by the word it carries, else by its most specific class."""
+    """Return the kind of problem that an error is: by the word it carries, else by its most specific class.
+
+    Whatever could not be done because there was no room to write is one kind.
+    """
+    if is_full(error) and not isinstance(error, ours.OutcomeUnknownError):
+        return PROBLEMS[ours.StoreFullError]
     for word in _words(error):
         if word in BY_CODE:
             return BY_CODE[word]
@@ -225,7 +234,7 @@ def problem_document(
     if isinstance(error, ours.TurnFailedError) and error.problem:
         return {**error.problem, "instance": instance}
     problem = find_problem(error)
-    is_ours = problem.status == INTERNAL.status
+    is_ours = problem.status in _OF_THE_SERVER
     retry_after = getattr(error, "retry_after", None)
     document: dict[str, Any] = {
         "type": f"urn:amplifier:error:{problem.code}",
@@ -286,7 +295,7 @@ def _detail(error: BaseException, problem: Problem, request_id: str | None) -> s
         found = f" under {request_id}" if request_id else ""
         return f"an unexpected {type(error).__name__}; the log has more{found}"
     text = error.message if isinstance(error, AmplifierError) else describe(error)
-    return _without_directories(text) if problem.status == INTERNAL.status else text
+    return _without_directories(text) if problem.status in _OF_THE_SERVER else text
 
 
 def _without_directories(text: str) -> str:

@@ -34,6 +34,7 @@ STATUSES = {
     503: "provider-unavailable network-error not-ready offline store-unavailable outcome-unknown nowhere-to-run "
     "build-unavailable too-many-subscribers",
     504: "provider-timeout execution-timeout",
+    507: "store-full",
 }
 """The words of problems by their status. Programs rely on them: a word that is here stays as it is."""
 

@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -106,13 +107,12 @@ class Build:
         Raises:
             ProfileCompilationError: it is gone already (`build-gone`); compile the profile again.
         """
-        descriptor = _open_shared(self.path)
-        if descriptor is None:
+        if (place := _holds.add(self.path)) is None:
             raise self._gone()
         try:
             yield self.path
         finally:
-            os.close(descriptor)
+            _holds.remove(place)
 
     @contextmanager
     def import_path(self) -> Iterator[None]:
@@ -167,18 +167,58 @@ def move_if_unheld(path: Path, target: Path) -> bool:
     return True
 
 
-def _open_shared(path: Path) -> int | None:
-    """Open a directory with a shared lock, which the operating system takes back when the process dies."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+_Place = tuple[int, int]
+"""The device and the inode of a directory."""
+
+
+class _Holds:
+    """The shared locks of this process on builds: one for each build, however many hold it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: dict[_Place, tuple[int, int]] = {}
+
+    def add(self, path: Path) -> _Place | None:
+        """Hold a build once more; None when it is gone."""
+        with self._lock:
+            try:
+                found = path.stat()
+                place = found.st_dev, found.st_ino
+                descriptor, users = self._held.get(place) or (_open_shared(path, found), 0)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+            if descriptor is None:
+                return None
+            self._held[place] = descriptor, users + 1
+            return place
+
+    def remove(self, place: _Place) -> None:
+        with self._lock:
+            descriptor, users = self._held.pop(place)
+            if users > 1:
+                self._held[place] = descriptor, users - 1
+            else:
+                os.close(descriptor)
+
+    def begin_anew(self) -> None:
+        """Go on in a process that was forked, which shares the locks that it inherited."""
+        self._lock = threading.Lock()
+
+
+_holds = _Holds()
+os.register_at_fork(after_in_child=_holds.begin_anew)
+
+
+def _open_shared(path: Path, found: os.stat_result) -> int | None:
+    """Open a directory with a shared lock, which the operating system takes back when the process dies.
+
+    None if another process has just moved it away.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH)
-        if os.path.samestat(os.fstat(descriptor), path.stat()):
+        if os.path.samestat(os.fstat(descriptor), found) and os.path.samestat(path.stat(), found):
             return descriptor
-    except FileNotFoundError:
-        pass
     except BaseException:
         os.close(descriptor)
         raise

@@ -7,7 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
@@ -74,7 +74,8 @@ class DaemonLog:
         root = logging.getLogger()
         for handler in self._handlers:
             root.removeHandler(handler)
-            handler.close()
+            with suppress(OSError):  # the disk is full
+                handler.close()
 
 
 class _PrivateFile(RotatingFileHandler):

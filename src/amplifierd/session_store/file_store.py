@@ -22,7 +22,9 @@ from amplifierd.exceptions import (
     SessionExistsError,
     SessionNotFoundError,
     StoreClosedError,
+    StoreFullError,
 )
+from amplifierd.os_errors import FULL
 from amplifierd.paths import Paths
 from amplifierd.store_address import StoreAddress
 
@@ -136,7 +138,7 @@ class FileStore:
                 f"there is already a session {session_id!r} in {self._sessions}", hint="choose another id"
             ) from None
         except OSError as error:
-            raise SessionError(
+            raise (StoreFullError if error.errno in FULL else SessionError)(
                 f"session {session_id!r} cannot be created, and nothing is left behind: {error}",
                 hint=f"make {self._sessions} writable, or room on its disk",
             ) from error

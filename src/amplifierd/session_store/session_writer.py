@@ -18,7 +18,14 @@ from amplifier_sessions.event_file import BLOCK_BYTES, EVENTS
 from amplifier_sessions.session_directory import METADATA, SWITCH, TRANSCRIPT
 from amplifier_system.files import PRIVATE, remove_unfinished, sync_directory
 from amplifier_system.threads import in_thread
-from amplifierd.exceptions import HoldLostError, OutcomeUnknownError, SessionError, SessionNotFoundError
+from amplifierd.exceptions import (
+    HoldLostError,
+    OutcomeUnknownError,
+    SessionError,
+    SessionNotFoundError,
+    StoreFullError,
+)
+from amplifierd.os_errors import FULL, MAKE_ROOM
 
 from .gate import Gate
 from .hold import DELETED, FREE, Hold, Holder, fence, fence_epoch, held
@@ -38,7 +45,7 @@ _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 _PREPARED = ".switch-"
 _ATTEMPTS = 3
 _POLL_S = 0.001
-_HINTS = dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room on its disk, then try again")
+_TOO_LARGE = "make room for larger files (ulimit -f), then try again"
 
 
 class SessionWriter:
@@ -118,7 +125,7 @@ class SessionWriter:
             self._unsynchronised.add(name)
             raise OutcomeUnknownError(
                 f"it is not known whether the disk has what was written to session {self.files.session_id!r}: {error}",
-                hint=_HINTS.get(error.errno or 0, "see what the system's log says of the disk"),
+                hint=MAKE_ROOM if error.errno in FULL else "see what the system's log says of the disk",
             ) from error
 
     def _synchronise_lines(self) -> None:
@@ -272,10 +279,11 @@ class SessionWriter:
         return self._gate
 
     def _not_written(self, error: OSError) -> SessionError:
-        return SessionError(
-            f"session {self.files.session_id!r} cannot be written, and stays as it was: {error}",
-            hint=_HINTS.get(error.errno or 0, f"make {self.files.directory} writable; reading works all the same"),
-        )
+        text = f"session {self.files.session_id!r} cannot be written, and stays as it was: {error}"
+        if error.errno in FULL:
+            return StoreFullError(text, hint=MAKE_ROOM)
+        writable = f"make {self.files.directory} writable; reading works all the same"
+        return SessionError(text, hint=_TOO_LARGE if error.errno == errno.EFBIG else writable)
 
     def _require_gate(self) -> Gate:
         return self._gate or self._open_gate()

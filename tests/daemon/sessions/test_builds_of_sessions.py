@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,30 @@ async def test_without_a_place_for_builds_a_session_goes_on_with_the_newest_and_
     async with open_machine(tmp_path / "home", None).sessions.resume(session_id) as session:
         await session.execute("Second")
         assert [warning["message"].partition(":")[0] for warning in session.record.load_warnings] == ["build-changed"]
+
+
+async def test_all_sessions_of_a_build_share_one_lock_on_it(tmp_path: Path, work: Path) -> None:
+    home = open_machine(tmp_path / "home", None)
+    source = Agent(["One."] * 9).source(home, "profile", work)
+    async with AsyncExitStack() as opened:
+        sessions = [await opened.enter_async_context(home.sessions.open(**source, working_dir=work)) for _ in range(5)]
+        for session in sessions:
+            await session.execute("Go on")
+        build = home.profiles.find_build("local/worker")
+        assert build is not None
+        held = open_files_at(build.path)
+        await sessions[0].close()
+        assert await home.profiles.remove_old_builds(keep=[]) == ()
+        still_held = open_files_at(build.path)
+    await home.sessions.close()
+
+    assert (held, still_held, open_files_at(build.path)) == (1, 1, 0)
+
+
+def open_files_at(path: Path) -> int:
+    """How many descriptors this process has on a directory."""
+    found = 0
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            found += descriptor.readlink() == path
+    return found

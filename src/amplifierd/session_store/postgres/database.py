@@ -19,7 +19,7 @@ import psycopg
 from psycopg import AsyncConnection, errors
 
 from amplifier_system.tasks import run_to_end
-from amplifierd.exceptions import OutcomeUnknownError, StoreClosedError, StoreUnavailableError
+from amplifierd.exceptions import OutcomeUnknownError, StoreClosedError, StoreFullError, StoreUnavailableError
 from amplifierd.store_address import StoreAddress
 
 from .connections import Connections
@@ -58,6 +58,7 @@ _SETTINGS = {
     "idle_in_transaction_session_timeout": "5s",
     "default_transaction_isolation": "read committed",  # in which a fence waits, and then sees what became of the hold
 }
+_MAKE_ROOM = "make room on the disk of the database, then try again"
 _REFUSALS = ("authentication failed", "does not exist", "no pg_hba.conf entry")  # a server that does not let us in
 _PASSING = (
     psycopg.OperationalError,
@@ -161,6 +162,7 @@ class Database:
 
         Raises:
             StoreUnavailableError: the database was away all the time, or refuses us.
+            StoreFullError: its disk is full.
         """
         patience_s = self._patience_s if self._is_prepared or self._is_service else min(self._patience_s, _FIRST_S)
         limit = asyncio.get_running_loop().time() + patience_s
@@ -169,6 +171,8 @@ class Database:
             try:
                 async with asyncio.timeout(_ATTEMPT_S):
                     return await attempt()
+            except errors.DiskFull as error:  # waiting makes no room
+                raise StoreFullError(f"{self} has no room left: {_words(error)}", hint=_MAKE_ROOM) from error
             except (*_PASSING, TimeoutError) as error:
                 if _is_refusal(error) or asyncio.get_running_loop().time() + pause > limit:
                     raise self._unavailable(error) from error
@@ -228,11 +232,15 @@ class Database:
         return StoreClosedError(f"{self} was closed", hint="open the home again")
 
     def _unavailable(self, error: BaseException) -> StoreUnavailableError:
-        reason = " ".join(str(error).split()) or f"no answer within {_ATTEMPT_S:g} s"
+        reason = _words(error) or f"no answer within {_ATTEMPT_S:g} s"
         return StoreUnavailableError(
             f"the sessions in {self} cannot be reached: {reason}",
             hint="check that PostgreSQL runs there and accepts us (setting store): amplifier store status",
         )
+
+
+def _words(error: BaseException) -> str:
+    return " ".join(str(error).split())
 
 
 def _is_refusal(error: BaseException) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 from psycopg import AsyncConnection
 
-from amplifierd.exceptions import OutcomeUnknownError, StoreUnavailableError
+from amplifierd.exceptions import OutcomeUnknownError, SessionError, StoreUnavailableError
 
 from .database import Database
 
@@ -47,6 +47,7 @@ class GroupCommit:
         Raises:
             StoreUnavailableError: the database was away for too long; the write did not reach it.
             OutcomeUnknownError: it went away during the write, and stayed away for too long.
+            StoreFullError: there is no room for it.
         """
         write = _Write(statement, values, size, asyncio.get_running_loop().create_future())
         self._waiting.append(write)
@@ -88,7 +89,7 @@ class GroupCommit:
             for write in writes:
                 write.done.cancel()
             raise
-        except (psycopg.Error, StoreUnavailableError) as error:
+        except (psycopg.Error, SessionError) as error:
             if isinstance(error, StoreUnavailableError) and was_given:
                 error = _unknown(error)
             await self._fail(writes, error)
@@ -98,7 +99,7 @@ class GroupCommit:
                     write.done.set_result(row)
 
     async def _fail(self, writes: Sequence[_Write], error: Exception) -> None:
-        if len(writes) > 1 and not isinstance(error, StoreUnavailableError):
+        if len(writes) > 1 and not isinstance(error, SessionError):
             for write in writes:  # one of them cannot be written, whichever it is
                 await self._give([write])
             return

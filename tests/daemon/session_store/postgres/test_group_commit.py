@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from amplifierd.exceptions import HoldLostError
+from amplifierd.exceptions import HoldLostError, StoreFullError
 from amplifierd.session_store.hold import Holder
 from amplifierd.session_store.postgres.store import PostgresStore
 
@@ -54,3 +54,25 @@ async def test_a_write_that_is_refused_or_fails_takes_none_of_the_others_with_it
     assert failed == {"s3": HoldLostError, "s7": psycopg.errors.CheckViolation}
     stored = sql.execute("SELECT session_id FROM sessions JOIN events ON session = number ORDER BY 1").fetchall()
     assert [name for (name,) in stored] == [f"s{number}" for number in range(10) if number not in (3, 7)]
+
+
+async def test_a_database_without_room_refuses_writes_at_once_and_takes_them_later(
+    open_postgres: OpenPostgres, sql: psycopg.Connection
+) -> None:
+    store = open_postgres()
+    holds = [await store.create(new_session(f"s{number}"), ME) for number in range(3)]
+    sql.execute("""
+        CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = '53100'; END $$;
+        CREATE TRIGGER no_room BEFORE INSERT ON events EXECUTE FUNCTION no_room()
+    """)
+
+    done = await asyncio.gather(*(store.append_events(hold, [event(1)]) for hold in holds), return_exceptions=True)
+    listed = await store.existing(["s0"])
+    sql.execute("DROP TRIGGER no_room ON events")
+    await store.append_events(holds[0], [event(2)])
+
+    assert [type(error) for error in done] == [StoreFullError] * 3
+    assert "room" in str(done[0])
+    assert set(listed) == {"s0"}
+    assert [one["seq"] for one in await store.read_events("s0")] == [2]
