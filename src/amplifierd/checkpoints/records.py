@@ -1,16 +1,24 @@
-"""Checkpoints as values, and the files they are stored in: `records/<id>.json`, one for each."""
+"""Checkpoints as values, and the file they are stored in: `records.jsonl`, a line for each."""
 
 from __future__ import annotations
 
+import json
+import logging
+import os
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from amplifier_system.files import remove_unfinished
+from amplifier_system.files import LineFile, sync_directory
 from amplifierd.exceptions import CheckpointError
 from amplifierd.stored_json import StoredFormat
 
+logger = logging.getLogger(__name__)
+
 FORMAT = StoredFormat(version=1)
+
+_FILES = 1_000_000
+"""Ids of lines are above it, those of files below: a version that writes files never gives an id again."""
 
 
 @dataclass(frozen=True)
@@ -35,44 +43,83 @@ class Checkpoint:
 
 
 class Records:
-    """The checkpoints of one session, in the order in which they were taken."""
+    """The checkpoints of one session, in the order in which they were taken.
+
+    Each is a line of `<directory>.jsonl`; of several lines with one id the last one counts. Earlier versions stored
+    each in a file of its own, `<directory>/<id>.json`: these are read, and come first. What was read is remembered
+    while the file stays as it is.
+    """
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        self._older, self._path = directory, directory.with_name(f"{directory.name}.jsonl")
+        self._known: dict[str, Checkpoint] = {}
+        self._seen: tuple[int, int, int] | None = None
 
     def list(self) -> tuple[Checkpoint, ...]:
-        return tuple(self.get(path.stem) for path in sorted(self._directory.glob("[0-9]*.json")))
+        return tuple(self._look().values())
 
     def last(self) -> Checkpoint | None:
-        path = max(self._directory.glob("[0-9]*.json"), default=None)
-        return self.get(path.stem) if path else None
+        known = self._look()
+        return known[next(reversed(known))] if known else None
 
     def get(self, id: str) -> Checkpoint:
         """Return a checkpoint by its id.
 
         Raises:
-            CheckpointError: there is none, or its record is damaged.
+            CheckpointError: there is none.
             FormatUnsupportedError: a newer version wrote it.
         """
-        path = self._directory / f"{id}.json"
-        try:
-            value = FORMAT.read(path) if id.isdigit() else None
-            if value is not None:
-                return _parse(value)
-        except (ValueError, TypeError, KeyError) as error:
-            raise CheckpointError(f"{path} is damaged: {error}") from error
-        raise CheckpointError(f"there is no checkpoint {id!r} in {self._directory}")
+        found = self._look().get(id)
+        if found is None:
+            raise CheckpointError(f"there is no checkpoint {id!r} in {self._path}")
+        return found
 
     def add(self, checkpoint: Checkpoint) -> Checkpoint:
         """Store a checkpoint under the next id, and return it with that."""
-        remove_unfinished(self._directory)
-        newest = max(self._directory.glob("[0-9]*.json"), default=None)
-        numbered = replace(checkpoint, id=f"{int(newest.stem) + 1 if newest else 1:06d}")
+        last = self.last()
+        numbered = replace(checkpoint, id=str(max(int(last.id), _FILES) + 1 if last else _FILES + 1))
         self.replace(numbered)
         return numbered
 
     def replace(self, checkpoint: Checkpoint) -> None:
-        FORMAT.write(self._directory / f"{checkpoint.id}.json", asdict(checkpoint))
+        known, is_new = self._look(), not self._path.exists()
+        lines = LineFile(self._path, fsync=True)
+        try:
+            lines.append(json.dumps(FORMAT.stamped(asdict(checkpoint)), separators=(",", ":")) + "\n")
+            self._seen = _status(os.fstat(lines.fileno()))
+        finally:
+            lines.close()
+        if is_new:
+            sync_directory(self._path.parent)
+        known[checkpoint.id] = checkpoint
+
+    def _look(self) -> dict[str, Checkpoint]:
+        """Return all checkpoints by their ids."""
+        try:
+            status = _status(self._path.stat())
+        except FileNotFoundError:
+            status = (0, 0, 0)
+        if status != self._seen:
+            stored = [(path, path.read_bytes()) for path in sorted(self._older.glob("[0-9]*.json"))]
+            if status[0]:
+                whole = self._path.read_bytes().split(b"\n")[:-1]  # the last one counts once its end is written
+                stored += [(self._path, line) for line in whole]
+            self._known = {found.id: found for place in stored if (found := _read(*place)) is not None}
+            self._seen = status
+        return self._known
+
+
+def _status(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _read(path: Path, content: bytes) -> Checkpoint | None:
+    """Return the checkpoint that a record describes; one that is damaged, or was torn by a crash, is passed over."""
+    try:
+        return _parse(FORMAT.parse(content, path))
+    except (ValueError, TypeError, KeyError) as error:
+        logger.warning("%s has a damaged record, which is left out: %s", path, error)
+        return None
 
 
 def _parse(value: dict[str, Any]) -> Checkpoint:

@@ -1,11 +1,13 @@
 """Taking a checkpoint: what is kept, what is not and why, and how little an unchanged tree costs."""
 
 import asyncio
+import json
 import os
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -292,7 +294,8 @@ async def test_a_pack_that_was_killed_before_it_had_its_index_is_removed_and_wri
     after = await open_checkpoints().take(2)
     (newest,) = set(packs.glob("*.idx")) - lost
     newest.unlink()
-    (tmp_path / "state" / "checkpoints" / "records" / f"{after.id}.json").unlink()
+    records = tmp_path / "state" / "checkpoints" / "records.jsonl"
+    records.write_text("".join(line for line in records.read_text().splitlines(True) if after.id not in line))
 
     again = await open_checkpoints().take(2)
 
@@ -305,12 +308,55 @@ async def test_a_pack_that_was_killed_before_it_had_its_index_is_removed_and_wri
 async def test_records_of_a_newer_version_are_refused(
     open_checkpoints: Callable[..., Checkpoints], tmp_path: Path
 ) -> None:
-    first = await open_checkpoints().take(1)
-    record = tmp_path / "state" / "checkpoints" / "records" / f"{first.id}.json"
-    record.write_text(record.read_text().replace('"format_version": 1', '"format_version": 2'))
+    await open_checkpoints().take(1)
+    records = tmp_path / "state" / "checkpoints" / "records.jsonl"
+    records.write_text(records.read_text().replace('"format_version":1', '"format_version":2'))
 
     with pytest.raises(FormatUnsupportedError, match="has format 2"):
         await open_checkpoints().take(2)
+
+
+async def test_records_that_were_files_of_their_own_are_read_and_come_first(
+    open_checkpoints: Callable[..., Checkpoints], work: Path, tmp_path: Path
+) -> None:
+    first = await open_checkpoints().take(1, label="before")
+    records = tmp_path / "state" / "checkpoints" / "records.jsonl"
+    older = records.with_suffix("")
+    older.mkdir()
+    value = json.loads(records.read_text()) | {"id": "000007"}
+    (older / "000007.json").write_text(json.dumps(value, indent=2) + "\n")
+    records.unlink()
+    (work / "notes.md").write_text("changed")
+
+    checkpoints = open_checkpoints()
+    taken = await checkpoints.take(1, label="after")
+
+    assert [each.id for each in open_checkpoints().list()] == ["000007", taken.id]
+    assert (await checkpoints.changes(replace(first, id="000007"), taken)).modified == ("notes.md",)
+    assert (await checkpoints.undo(replace(first, id="000007"), taken)).done
+    assert (work / "notes.md").read_text() == "one\ntwo\nthree\n"
+
+
+async def test_a_record_that_a_crash_tore_is_passed_over(
+    open_checkpoints: Callable[..., Checkpoints], tmp_path: Path
+) -> None:
+    first = await open_checkpoints().take(1)
+    records = tmp_path / "state" / "checkpoints" / "records.jsonl"
+    with records.open("a") as file:
+        file.write(records.read_text()[:50])
+
+    second = await open_checkpoints().take(2)
+
+    assert [each.id for each in open_checkpoints().list()] == [first.id, second.id]
+
+
+async def test_two_who_take_checkpoints_in_turn_give_no_id_twice(open_checkpoints: Callable[..., Checkpoints]) -> None:
+    one, other = open_checkpoints(), open_checkpoints()
+
+    taken = [await (one, other)[turn % 2].take(turn) for turn in range(4)]
+
+    assert len({each.id for each in taken}) == 4
+    assert [each.id for each in one.list()] == [each.id for each in taken]
 
 
 DISK_FULL = """
