@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import shutil
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -54,6 +55,8 @@ from .session_writer import SessionWriter, find_hold
 from .staging import create_directory, remove_leftovers
 from .trash import Trash
 from .whole_session import read_whole, session_contents
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -241,8 +244,13 @@ class FileStore:
         return acquired[0]
 
     async def release(self, hold: Hold) -> None:
-        with suppress(HoldLostError, SessionError, SessionNotFoundError):
+        try:
             await self._write(hold, lambda writer: writer.release(hold))
+        except (HoldLostError, SessionNotFoundError):
+            pass
+        except SessionError as error:
+            self._locks.give_up(hold)
+            logger.warning("session %s is not in use, and for others still held: %s", hold.session_id, error)
 
     async def holder_of(self, session_id: str) -> Hold | None:
         files = self._files(session_id)

@@ -36,6 +36,8 @@ _LONGEST = 128
 _PAUSE_S = 0.005
 """Another process may have the file of a dead one locked for a moment, to remove it."""
 
+_given_up: set[Hold] = set()
+
 
 class ProcessLocks:
     """The locks of the processes that hold sessions of one home, a file each in one directory.
@@ -57,11 +59,17 @@ class ProcessLocks:
             return holder
 
     def counts(self, hold: Hold) -> bool:
-        """True unless the session of a hold is free, because its process or its daemon is gone."""
+        """True unless the session of a hold is free: its process or its daemon is gone, or this one gave it up."""
+        if hold in _given_up:
+            return False
         is_of_another = None not in (hold.member_id, self.incarnation) and hold.member_id != self.incarnation
         if is_of_another and read_incarnation(self._daemon_lock) == self.incarnation:
             return False
         return self.is_alive(hold.holder)
+
+    def give_up(self, hold: Hold) -> None:
+        """Take note that no one in this process uses a hold any more, though it could not be written down."""
+        _given_up.add(hold)
 
     def owners(self) -> list[int]:
         """Return the processes that have a lock here, as far as they can be seen."""

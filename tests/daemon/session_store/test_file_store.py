@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import stat
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,13 @@ from amplifier_foundation.session import (
     resolve_session,
     session_info,
 )
-from amplifierd.exceptions import FormatUnsupportedError, MountPlanMissingError, SessionError
+from amplifierd.exceptions import (
+    FormatUnsupportedError,
+    HoldLostError,
+    MountPlanMissingError,
+    SessionError,
+    SessionHeldError,
+)
 from amplifierd.paths import Paths
 from amplifierd.session_store.file_store import FileStore
 from amplifierd.session_store.hold import Holder
@@ -383,3 +391,30 @@ async def test_a_read_only_home_is_read_and_listed(
         "refused True",
         "refused True",
     ]
+
+
+@contextmanager
+def disk_that_takes_nothing() -> Iterator[None]:
+    """Let every write of this process to a file fail, the ones that change bytes in place too."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def test_a_hold_that_could_not_be_given_back_keeps_no_one_away_here(
+    store: FileStore, paths: Paths, me: Holder
+) -> None:
+    hold = await store.create(new_session("s1"), me)
+
+    with disk_that_takes_nothing():
+        await store.release(hold)
+    again = await FileStore(paths).acquire("s1", me)
+
+    await store.append_messages(again, [message("x")])
+    with pytest.raises(HoldLostError):
+        await store.append_messages(hold, [message("y")])
+    with pytest.raises(SessionHeldError):
+        await store.acquire("s1", me)
