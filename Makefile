@@ -109,10 +109,11 @@ bench: install peer durable-peer ## Run every benchmark, side by side with the r
 compat: install peer ## Run our contract suites on the reference kernel, and explain every difference
 	@$(WITH_PEER) $(VENV)/bin/python -m pytest tests/compat
 
-soak: install ## Kill sessions, commands, a loaded daemon and a cluster, and check what is left; needs a quiet machine
+soak: install ## Kill sessions, commands, a loaded daemon and a cluster, fail every write, and check what is left; needs a quiet machine
 	@$(VENV)/bin/python tests/stand_ins/crash_soak.py --kills 100
 	@$(VENV)/bin/python tests/stand_ins/command_soak.py --kills 100 --way continue
 	@$(VENV)/bin/python tests/stand_ins/command_soak.py --kills 100 --way run
+	@$(VENV)/bin/python tests/stand_ins/io_sweep.py
 	@$(VENV)/bin/python tests/stand_ins/daemon_soak.py --streaming 100 --idle 1000 --turns 5 --limits
 	@$(VENV)/bin/python tests/stand_ins/cluster_gate.py --rounds 100
 	@$(VENV)/bin/python tests/stand_ins/cluster_soak.py --sessions 200 --minutes 10
