@@ -190,7 +190,8 @@ class TurnView:
         self._page.line(f"{indent}{styled('▪', 'cyan')} agent {agent} is done: {styled(used, 'dim')}")
 
     def _retry(self, event: Event, data: Mapping[str, Any]) -> None:
-        self._note(event, f"the provider failed ({data.get('error') or data.get('error_type')}); trying again")
+        reason = data.get("error_message") or data.get("error") or data.get("error_type")
+        self._note(event, f"the provider failed ({reason}); trying again")
 
     def _note(self, event: Event, text: str) -> None:
         if text.strip():

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from amplifier_cli.terminal_page import page_for
+from amplifier_cli.terminal_page import TerminalPage, page_for
 from amplifier_cli.turn_view import TurnView
 
 OWN = "session_1"
@@ -43,3 +43,13 @@ def test_the_end_of_a_turn_is_told_from_that_of_a_prompt_behind_it(
         view.show(one)
 
     assert view.is_end(done) is is_end
+
+
+def test_a_retry_says_what_went_wrong_and_which_limit_it_was() -> None:
+    drawn = io.StringIO()
+    reason = "the stream was silent for 120 seconds (silence_timeout)"
+    retry = event("provider:retry", "turn_1", 5, error_type="LLMTimeoutError", error_message=reason, attempt=1)
+
+    TurnView(TerminalPage(drawn), OWN).show(retry)
+
+    assert f"the provider failed ({reason}); trying again" in drawn.getvalue()

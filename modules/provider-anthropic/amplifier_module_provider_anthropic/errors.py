@@ -26,12 +26,23 @@ class Errors:
     """Translates exceptions; the key never stands in what it returns."""
 
     def __init__(self, provider: str, settings: AnthropicSettings, *, get_key: Callable[[], str | None]) -> None:
-        self._get_key = get_key
+        self._get_key, self._limits = get_key, settings.limits
         self._translator = ErrorTranslator(provider, settings.server, settings.overloaded_delay_multiplier)
 
-    def translate(self, error: Exception, *, model: str, timeout_s: float | None, has_begun: bool = False) -> LLMError:
-        """Return the kernel's error; `has_begun` says that part of a streamed answer had arrived."""
-        translated = self._translate(error, model, timeout_s, has_begun)
+    def translate(
+        self,
+        error: Exception,
+        *,
+        model: str,
+        timeout_s: float | None,
+        has_begun: bool = False,
+        has_answered: bool = False,
+    ) -> LLMError:
+        """Return the kernel's error; `has_begun` says that part of a streamed answer had arrived.
+
+        `has_answered` says that the headers of the answer were there.
+        """
+        translated = self._translate(error, model, timeout_s, has_begun, has_answered)
         hide_key(error, self._get_key())
         hide_key(translated, self._get_key())
         return translated
@@ -40,13 +51,20 @@ class Errors:
         """Return the error for a stream that ended too early."""
         return self._translator.broke_off(reason, model=model)
 
-    def _translate(self, error: Exception, model: str, timeout_s: float | None, has_begun: bool) -> LLMError:
+    def _translate(
+        self, error: Exception, model: str, timeout_s: float | None, has_begun: bool, has_answered: bool
+    ) -> LLMError:
         status = getattr(error, "status_code", None)
         if isinstance(status, int):
             return self._translator.translate(_failure(error, status), model=model)
         kinds = _kinds(error)
-        if isinstance(error, TimeoutError) or (kinds & _TIMEOUTS and "ConnectTimeout" not in kinds):
-            text = f"no answer within {timeout_s:g} seconds" if timeout_s is not None else describe(error)
+        if isinstance(error, TimeoutError):
+            text = f"no answer within {timeout_s:g} seconds (timeout)" if timeout_s is not None else describe(error)
+            return self._translator.timed_out(text, model=model)
+        if kinds & _TIMEOUTS:
+            text = self._limits.exceeded(kinds, has_answered=has_answered)
+            if "ConnectTimeout" in kinds:
+                return self._translator.unreachable(TimeoutError(text), model=model)
             return self._translator.timed_out(text, model=model)
         if has_begun:
             return self._translator.broke_off(describe(error, with_cause=True), model=model)

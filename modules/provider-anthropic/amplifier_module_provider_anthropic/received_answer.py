@@ -25,12 +25,14 @@ _RATE_LIMIT_KINDS = ("requests", "tokens", "input-tokens", "output-tokens")
 class Received:
     """One answer of the vendor, as far as it has come.
 
-    `usage` is known as soon as the vendor has told it, even if the answer is never completed.
+    `has_answered` says that the vendor's headers are there, `has_begun` that part of the message is. `usage` is known
+    as soon as the vendor has told it, even if the answer is never completed.
     """
 
     def __init__(self, model: str) -> None:
         self.message: dict[str, Any] = {"model": model}
         self.headers: Mapping[str, str] = {}
+        self.has_answered = False
         self.has_begun = False
         self.cost: Decimal | None = None
         self._blocks: dict[int, Block] = {}

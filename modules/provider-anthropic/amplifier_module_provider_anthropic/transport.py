@@ -18,7 +18,6 @@ from .request_body import WireRequest
 from .settings import MODULE_ID, AnthropicSettings
 
 PACKAGE = "anthropic"
-_CONNECT_TIMEOUT_S = 5.0
 _PAGE_SIZE = 100
 
 
@@ -43,7 +42,7 @@ class Transport:
         """Send a request and take what comes, within `timeout_s`; the connection is closed whatever happens."""
         async with StreamEvents(self._events) as stream:
             with self._translating(wire.model, timeout_s, received):
-                client, limits = await self._prepare(timeout_s)
+                client, limits = await self._prepare(timeout_s, streams=wire.streams)
                 async with asyncio.timeout(timeout_s):
                     await self._exchange(client, limits, wire, received, stream)
             if not received.is_complete:
@@ -67,6 +66,8 @@ class Transport:
             **named, extra_body=rest, extra_headers=wire.headers, timeout=limits
         ) as response:
             received.headers = response.headers
+            received.has_answered = True
+            self._settings.limits.begin_silence(response.http_response)
             if wire.streams:
                 async for event in await response.parse():
                     await received.take(_plain(event), stream)
@@ -92,16 +93,20 @@ class Transport:
     ) -> AbstractContextManager[None]:
         """Raise what the client raises as an error of the kernel."""
         translate = partial(self._errors.translate, model=model, timeout_s=timeout_s)
-        return raised_as(
-            lambda error: translate(error, has_begun=received is not None and received.has_begun), passes=LLMError
-        )
 
-    async def _prepare(self, timeout_s: float | None) -> tuple[Any, Any]:
+        def translated(error: Exception) -> LLMError:
+            if received is None:
+                return translate(error)
+            return translate(error, has_begun=received.has_begun, has_answered=received.has_answered)
+
+        return raised_as(translated, passes=LLMError)
+
+    async def _prepare(self, timeout_s: float | None, *, streams: bool = True) -> tuple[Any, Any]:
         """Return the client and its limits of time; building it may take longer than an attempt has time, and is no
         part of it."""
         client = await self._ready_client()
         sdk = import_sdk(PACKAGE, MODULE_ID, self._provider)
-        return client, sdk.Timeout(timeout_s, connect=_CONNECT_TIMEOUT_S)
+        return client, self._settings.limits.for_client(sdk, timeout_s, streams=streams)
 
 
 def build_client(sdk: Any, settings: AnthropicSettings, key: str | None) -> Any:

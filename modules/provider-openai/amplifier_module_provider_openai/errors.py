@@ -18,6 +18,7 @@ _OVERFLOW = (  # how servers of local models say it
     "maximum model length",
     "input is too long",
 )
+_TIMEOUTS = frozenset({"APITimeoutError", "TimeoutException"})  # of the client, and of the HTTP library below it
 _IMPLIED_STATUS = {
     "rate_limit_exceeded": 429,
     "rate_limit_error": 429,
@@ -45,16 +46,25 @@ class OpenAIErrors:
     ) -> None:
         self._translator = ErrorTranslator(provider, settings.server, settings.overloaded_delay_multiplier, _OVERFLOW)
         self._provider = provider
-        self._get_key = get_key
+        self._get_key, self._limits = get_key, settings.limits
         self._max_delay_s = settings.retry.max_delay
 
-    def translate(self, error: Exception, sdk: Any, *, model: str, has_begun: bool) -> LLMError:
-        """Return the error for what the client raised, before or after the first event of a stream."""
+    def translate(
+        self, error: Exception, sdk: Any, *, model: str, has_begun: bool, has_answered: bool = False
+    ) -> LLMError:
+        """Return the error for what the client raised, before or after the first event of a stream.
+
+        `has_answered` says that the headers of the answer were there.
+        """
         hide_key(error, self._get_key())
         if isinstance(error, sdk.APIStatusError):
             return self._refused(failure_of(error), model)
-        if isinstance(error, sdk.APITimeoutError):
-            return self._translator.timed_out(describe(error, with_cause=True), model=model)
+        kinds = {kind.__name__ for one in (error, error.__cause__) if one is not None for kind in type(one).__mro__}
+        if kinds & _TIMEOUTS:
+            text = self._limits.exceeded(kinds, has_answered=has_answered)
+            if "ConnectTimeout" in kinds:
+                return self._translator.unreachable(TimeoutError(text), model=model)
+            return self._translator.timed_out(text, model=model)
         if isinstance(error, sdk.APIConnectionError):
             if has_begun:
                 return self._translator.broke_off(describe(error, with_cause=True), model=model)

@@ -67,7 +67,7 @@ class OpenAIProvider(VendorProvider[OpenAISettings]):
         self.use_streaming = settings.use_streaming
         self._sequence = ToolSequence(self.name, self._events, closes_turn=True)
         errors = OpenAIErrors(self.name, settings, get_key=lambda: self._api_key)
-        self._transport = Transport(self.ready_client, errors)
+        self._transport = Transport(self.ready_client, errors, settings.limits)
         self._link = Link(
             provider=self.name,
             settings=settings,

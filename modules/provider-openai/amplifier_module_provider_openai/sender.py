@@ -78,11 +78,12 @@ class Sender:
         return await send()
 
     async def _once(self, asked: PendingRequest, body: dict[str, Any], collect: Collect[T]) -> T:
-        opened = self._link.transport.open(self._path, body, model=asked.options.model)
+        options = asked.options
+        opened = self._link.transport.open(self._path, body, model=options.model, timeout_s=options.timeout_s)
         try:
             async with (
                 StreamEvents(self._link.events) as told,
-                asked.call.in_time(asked.options.timeout_s),
+                asked.call.in_time(options.timeout_s),
                 opened as reply,
             ):
                 return await collect(reply, told)

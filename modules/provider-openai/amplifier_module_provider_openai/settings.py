@@ -105,7 +105,9 @@ class OpenAISettings(VendorSettings):
 
 
 def _vendor() -> Vendor:
-    return Vendor(MODULE_ID, "OPENAI_API_KEY", "OPENAI_BASE_URL", DEFAULT_BASE_URL, default_model())
+    """Return what is known of OpenAI; while its models think, and servers of local models read, nothing is sent."""
+    own = (MODULE_ID, "OPENAI_API_KEY", "OPENAI_BASE_URL", DEFAULT_BASE_URL, default_model())
+    return Vendor(*own, first_byte_s=300.0, silence_s=300.0)
 
 
 def _read_reasoning(config: LenientConfig) -> str | dict[str, Any] | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from amplifier_core.boundary import raised_as
 from amplifier_core.llm_errors import LLMError
+from amplifier_kit.providers.time_limits import TimeLimits
 
 from .errors import OpenAIErrors
 from .settings import NO_KEY, OpenAISettings
@@ -75,7 +76,7 @@ class Reply:
 
 
 def build_client(sdk: Any, settings: OpenAISettings, key: str | None) -> "AsyncOpenAI":
-    """Return the vendor's own client; it does not retry, and waits as long as it is let."""
+    """Return the vendor's own client; it does not retry, and every request brings its limits of time."""
     client: AsyncOpenAI = sdk.AsyncOpenAI(
         api_key=key or NO_KEY,
         base_url=settings.base_url,
@@ -90,9 +91,12 @@ def build_client(sdk: Any, settings: OpenAISettings, key: str | None) -> "AsyncO
 class Transport:
     """Sends requests with the client that `ready_client` returns; every failure is one of the kernel's errors."""
 
-    def __init__(self, ready_client: Callable[[], Awaitable["AsyncOpenAI"]], errors: OpenAIErrors) -> None:
+    def __init__(
+        self, ready_client: Callable[[], Awaitable["AsyncOpenAI"]], errors: OpenAIErrors, limits: TimeLimits
+    ) -> None:
         self._ready_client = ready_client
         self._errors = errors
+        self._limits = limits
 
     async def prepare(self, *, model: str) -> None:
         """Build the client, which may take longer than an attempt may, and is not part of one."""
@@ -100,14 +104,25 @@ class Transport:
             await self._ready_client()
 
     @asynccontextmanager
-    async def open(self, path: str, body: dict[str, Any], *, model: str) -> AsyncIterator[Reply]:
+    async def open(
+        self, path: str, body: dict[str, Any], *, model: str, timeout_s: float | None
+    ) -> AsyncIterator[Reply]:
         """Send a request; the connection is given back, or closed if the answer was not read to its end."""
         replies: list[Reply] = []
         with self._translating(model, replies):
             client = await self._ready_client()
             sdk = importlib.import_module("openai")
-            stream = await client.post(path, body=body, cast_to=object, stream=True, stream_cls=_stream_class(sdk))
+            limits = self._limits.for_client(sdk, timeout_s, streams=bool(body.get("stream")))
+            stream = await client.post(
+                path,
+                body=body,
+                cast_to=object,
+                options={"timeout": limits},
+                stream=True,
+                stream_cls=_stream_class(sdk),
+            )
             async with stream:
+                self._limits.begin_silence(stream.response)
                 replies.append(Reply(stream, self._errors, model))
                 yield replies[0]
 
@@ -115,7 +130,8 @@ class Transport:
         """Return the JSON that is found at a path."""
         with self._translating(model):
             client = await self._ready_client()
-            return await client.get(path, cast_to=object)
+            limits = self._limits.for_client(importlib.import_module("openai"), None)
+            return await client.get(path, cast_to=object, options={"timeout": limits})
 
     def _translating(self, model: str, replies: Sequence[Reply] = ()) -> AbstractContextManager[None]:
         """Raise what the client raises as an error of the kernel; `replies` holds the answer once it has begun."""
@@ -123,7 +139,7 @@ class Transport:
         def translated(error: Exception) -> LLMError:
             sdk = importlib.import_module("openai")
             has_begun = any(reply.has_begun for reply in replies)
-            return self._errors.translate(error, sdk, model=model, has_begun=has_begun)
+            return self._errors.translate(error, sdk, model=model, has_begun=has_begun, has_answered=bool(replies))
 
         return raised_as(translated, passes=LLMError)
 

@@ -35,6 +35,8 @@ T = TypeVar("T")
 
 Raw = Callable[[], object]
 
+_MOST_TIMEOUTS = 3  # attempts of one call that may be waited for in vain
+
 
 def read_raw(config: LenientConfig) -> bool:
     """Read the key `raw`, also in its older spellings: do request and response events carry the vendor's bodies?"""
@@ -79,17 +81,28 @@ class ProviderCall:
         """Await `operation()` until it succeeds or no retry is left, each time for `timeout_s` seconds at most.
 
         The operation raises kernel errors; what it holds, it holds for one attempt, not while waiting for the next.
-        That goes for its place in the `gate` too; waiting for a place does not count as time of the attempt.
+        That goes for its place in the `gate` too; waiting for a place does not count as time of the attempt. A vendor
+        that let three attempts time out is not asked a fourth time.
         """
+        timeouts: list[bool] = []
 
         async def once() -> T:
-            async with gate.place(self._facts["model"]) if gate else nullcontext(), self.in_time(timeout_s):
-                return await operation()
+            try:
+                async with gate.place(self._facts["model"]) if gate else nullcontext(), self.in_time(timeout_s):
+                    return await operation()
+            except LLMTimeoutError as error:
+                timeouts.append(error.retryable)
+                error.retryable = error.retryable and len(timeouts) < _MOST_TIMEOUTS
+                raise
 
         async def on_retry(attempt: int, delay: float, error: LLMError) -> None:
             await self.announce_retry(retry, attempt, delay, error)
 
-        return await retry_with_backoff(once, retry, on_retry=on_retry)
+        try:
+            return await retry_with_backoff(once, retry, on_retry=on_retry)
+        except LLMTimeoutError as error:
+            error.retryable = timeouts[-1] if timeouts else error.retryable  # for the caller, later
+            raise
 
     @asynccontextmanager
     async def in_time(self, timeout_s: float | None) -> AsyncIterator[None]:

@@ -13,17 +13,23 @@ from amplifier_kit.lenient_config import LenientConfig
 from .call import read_raw
 from .cost import read_rates
 from .retry import read_retry_config
+from .time_limits import TimeLimits
 
 
 @dataclass(frozen=True, slots=True)
 class Vendor:
-    """What a vendor is called and where it is: the module, the variables that hold key and address, the defaults."""
+    """What a vendor is called and where it is: the module, the variables that hold key and address, the defaults.
+
+    `first_byte_s` and `silence_s` are how long its servers may be silent before and while they answer.
+    """
 
     module_id: str
     key_variable: str
     url_variable: str
     default_url: str
     default_model: str
+    first_byte_s: float = 120.0
+    silence_s: float = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +41,7 @@ class VendorSettings:
     base_url: str
     default_model: str
     timeout_s: float
+    limits: TimeLimits
     close_timeout_s: float
     priority: int
     raw: bool
@@ -82,6 +89,7 @@ def read_shared(config: LenientConfig, vendor: Vendor, *, api_key: str | None) -
         "base_url": config.text("base_url", os.environ.get(vendor.url_variable) or vendor.default_url),
         "default_model": config.text("default_model", vendor.default_model, aliases=("model",)),
         "timeout_s": config.number("timeout", 600.0, above=0),
+        "limits": TimeLimits.read(config, first_byte_s=vendor.first_byte_s, silence_s=vendor.silence_s),
         "close_timeout_s": config.number("close_timeout", 5.0, above=0),
         "priority": config.integer("priority", 100),
         "raw": read_raw(config),

@@ -277,3 +277,43 @@ async def test_a_redirect_is_not_followed_so_that_nobody_else_gets_the_key(desk:
 
         assert (caught.value.status_code, caught.value.retryable) == (status, True)
         assert other.requests == []
+
+
+PATIENT = {"first_byte_timeout": 60, "silence_timeout": 60, "timeout": 60, "min_retry_delay": 0}
+
+
+@pytest.mark.parametrize(
+    ("limit", "outcome", "reason"),
+    [
+        ("first_byte_timeout", hang(), "no answer had begun after 0.2 seconds (first_byte_timeout)"),
+        ("silence_timeout", reply(text("Hello there"), hang_after=4), "silent for 0.2 seconds (silence_timeout)"),
+        ("timeout", reply(text("Hello there"), hang_after=4), "no answer within 0.2 seconds (timeout)"),
+    ],
+)
+async def test_each_silence_of_the_vendor_has_a_limit_of_its_own(
+    desk: Any, limit: str, outcome: Any, reason: str
+) -> None:
+    one = desk(**PATIENT | {limit: 0.2})
+    await one.ask("Hi")  # the client is there
+    one.server.script(MESSAGES, outcome)
+
+    assert (await one.ask("Hi")).text
+
+    (retry,) = one.heard("provider:retry")
+    assert (retry["error_type"], reason in retry["error_message"]) == ("LLMTimeoutError", True), retry
+
+
+async def test_a_vendor_that_stalls_again_and_again_is_left_after_three_attempts(desk: Any) -> None:
+    one = desk(**PATIENT | {"silence_timeout": 0.1, "max_retries": 5})
+    one.server.script(MESSAGES, *[reply(text("Hello there"), hang_after=4)] * 6)
+
+    with pytest.raises(llm_errors.LLMTimeoutError, match="silent") as caught:
+        await one.ask("Hi")
+
+    assert (len(one.server.bodies), caught.value.retryable) == (3, True)
+
+
+async def test_an_answer_that_is_not_streamed_may_begin_late(desk: Any) -> None:
+    one = desk(**PATIENT | {"first_byte_timeout": 0.01})
+
+    assert (await one.ask("Hi", metadata={"stream": False})).text

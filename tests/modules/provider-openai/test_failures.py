@@ -484,3 +484,42 @@ async def test_a_usage_or_a_model_that_makes_no_sense_is_not_reported(desks: Any
     response = await desk.ask()
 
     assert (response.text, response.usage.input_tokens, response.usage.cache_read_tokens) == ("Hi", 9, None)
+
+
+PATIENT = {"first_byte_timeout": 60, "silence_timeout": 60, "timeout": 60, "min_retry_delay": 0}
+STALLED = Said("one two three four five six seven", stream={"hang_after": 7})
+
+
+@pytest.mark.parametrize(
+    ("limit", "reason"),
+    [
+        ("first_byte_timeout", "no answer had begun after 0.2 seconds (first_byte_timeout)"),
+        ("silence_timeout", "silent for 0.2 seconds (silence_timeout)"),
+        ("timeout", "no answer within 0.2 seconds"),
+    ],
+)
+async def test_each_silence_of_the_server_has_a_limit_of_its_own(
+    desks: Any, api: str, endpoint: str, limit: str, reason: str
+) -> None:
+    desk = desks({"api": api, **PATIENT, limit: 0.2})
+    await desk.ask()  # the client is there
+    if limit == "first_byte_timeout":
+        desk.server.script(endpoint, hang())
+    else:
+        desk.server.say(STALLED)
+
+    assert (await desk.ask()).text == "Hello"
+
+    (retry,) = desk.payloads("provider:retry")
+    assert (retry["error_type"], reason in retry["error_message"]) == ("LLMTimeoutError", True), retry
+
+
+async def test_a_server_that_stalls_again_and_again_is_left_after_three_attempts(desks: Any, api: str) -> None:
+    desk = desks({"api": api, **PATIENT, "silence_timeout": 0.1, "max_retries": 5})
+    for _ in range(6):
+        desk.server.say(STALLED)
+
+    with pytest.raises(LLMTimeoutError, match="silent") as caught:
+        await desk.ask()
+
+    assert (len(desk.bodies), caught.value.retryable) == (3, True)

@@ -22,7 +22,7 @@ const FOLLOWS = {
   stop: "The session has ended.",
 };
 const NOTICES = {
-  "provider:retry": ({ attempt, delay, error_type: type }) => `The model's service did not answer${type ? ` (${type})` : ""}; attempt ${attempt ?? "?"}${delay ? ` in ${Math.round(delay)} s` : ""}.`,
+  "provider:retry": ({ attempt, delay, error_message: reason, error_type: type }) => `The model's service did not answer${reason || type ? ` (${reason || type})` : ""}; attempt ${attempt ?? "?"}${delay ? ` in ${Math.round(delay)} s` : ""}.`,
   "context:post_compact": ({ messages_before: before, messages_after: after }) => `The context was compacted${before ? `: ${before} messages became ${after}` : ""}.`,
   "display:message": ({ message }) => message,
   "user:notification": ({ message }) => message,
