@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from socket import create_server
-from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -19,21 +18,17 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from served_member import serving
 
 from amplifierd import open_home
-from amplifierd.app import create_app
 from amplifierd.cluster.cluster_token import find_cluster_token
 from amplifierd.cluster.destination import Destination
 from amplifierd.cluster.peers import Peers
-from amplifierd.control import server as web_server
-from amplifierd.control.binding import bind
-from amplifierd.control.certificates import tls_files
 from amplifierd.daemon.carried_caller import carried
 from amplifierd.daemon.daemon import Daemon
 from amplifierd.daemon.membership import is_overheard, member_tls, open_cluster
 from amplifierd.daemon.other_members import MEMBER
 from amplifierd.exceptions import MemberError, SettingsError
-from amplifierd.home import Home
 from amplifierd.settings import Settings
 
 LOOPBACK = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
@@ -73,22 +68,6 @@ class Authority:
         pair.certificate.write_bytes(builder.sign(self._key, hashes.SHA256()).public_bytes(encoding))
         pair.key.write_bytes(key.private_bytes(encoding, serialization.PrivateFormat.PKCS8, plain))
         return pair
-
-
-@contextmanager
-def serving(home: Home) -> Iterator[str]:
-    """Serve a home in a thread, and yield its address."""
-    binding, is_started = bind(home.settings), Event()
-    app = create_app(home=home, address=binding.url)
-    server = web_server.Server(app, find_tls=lambda: tls_files(home.settings, home.paths), on_started=is_started.set)
-    thread = Thread(target=lambda: server.run(sockets=[binding.listener]))
-    thread.start()
-    try:
-        assert is_started.wait(60)
-        yield binding.url
-    finally:
-        server.handle_exit(15, None)
-        thread.join()
 
 
 @contextmanager
