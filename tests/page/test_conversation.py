@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from amplifierd.exceptions import HoldLostError
+from amplifierd.paths import Paths
+from amplifierd.session_store.file_store import FileStore
+from amplifierd.session_store.hold import Holder
+
+from .chromium import Complaints
 from .page_daemon import PageDaemon
 from .sample_sessions import (
     ASKS,
@@ -517,3 +527,30 @@ def test_a_session_that_becomes_tainted_says_so_above_its_conversation(page: Pag
 
     expect(page.get_by_text("tainted", exact=True)).to_be_visible()
     assert daemon.api.get(f"/sessions/{session_id}").raise_for_status().json()["tainted"] is True
+
+
+def _awaited(work: Coroutine[Any, Any, Any]) -> Any:
+    """Run something beside the event loop of the browser."""
+    with ThreadPoolExecutor(1) as other:
+        return other.submit(asyncio.run, work).result()
+
+
+def test_a_session_that_another_program_holds_is_taken_over_when_that_is_confirmed(
+    page: Page, daemon: PageDaemon, complaints: Complaints
+) -> None:
+    complaints.expect("status of 409")
+    session_id = create(daemon, plan_of("It is mine."), "Held")
+    store = FileStore(Paths.from_environment(daemon.directory.parent / "home", environ={}))
+    late = _awaited(store.acquire(session_id, Holder.of_this_process("command"), take_over=True))
+    log = show(page, session_id)
+
+    say(page, "whose is it")
+    page.get_by_role("button", name="Take over…").click()
+    question = page.get_by_role("dialog", name="Take over session?")
+    expect(question).to_contain_text("(command)")
+    question.get_by_role("button", name="Take over").click()
+
+    expect(log.get_by_text("It is mine.")).to_be_visible()
+    with pytest.raises(HoldLostError):
+        _awaited(store.append_messages(late, [{"id": "late"}]))
+    _awaited(store.close())

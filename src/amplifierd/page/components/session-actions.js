@@ -1,4 +1,4 @@
-// What can be done with a session anywhere it is shown: rename, another profile, fork, export, end, delete.
+// What can be done with a session anywhere it is shown: rename, another profile, fork, export, end, delete, take over.
 
 import { get, ofSession, patch, post, remove } from "../lib/api.js";
 import { copyText } from "../lib/clipboard.js";
@@ -8,7 +8,7 @@ import { showSession } from "../lib/navigation.js";
 import { forget, isAtWork, keep, refresh } from "../lib/sessions.js";
 import { changeProfile } from "./change-profile.js";
 import { askText, confirm, openDialog } from "./dialog.js";
-import { attempt, toast } from "./toast.js";
+import { attempt, toast, toastError } from "./toast.js";
 
 /**
  * The entries of a session's menu. What a list shows can be a moment old: whether a session can be forked or is at work is
@@ -58,7 +58,33 @@ async function end(session) {
 }
 
 async function resume(session) {
-  await attempt(async () => keep(await post(ofSession(session.session_id, "/resume"))), "Not resumed");
+  const id = session.session_id;
+  try {
+    keep(await post(ofSession(id, "/resume")));
+  } catch (error) {
+    refused(id, error, "Not resumed");
+  }
+}
+
+/** Say why a session could not be used. One that another program holds can be taken from it; `then` is called after that. */
+export function refused(id, error, what, then = () => {}) {
+  if (error.code !== "session-held") {
+    toastError(error, what);
+    return;
+  }
+  const run = async () => (await takeOver(id, error)) && then();
+  toast(`${what} · ${error.message}`, { kind: "error", action: { label: "Take over…", run } });
+}
+
+/** Take a session from the program that holds it, when that is confirmed. Returns whether it is loaded here now. */
+async function takeOver(id, held) {
+  const text = "That program can write nothing into the session any more. What it has not stored yet is lost.";
+  const details = h("p", held.message);
+  if (!(await confirm({ title: "Take over session?", text, details, action: "Take over", kind: "danger" }))) return false;
+  const query = { take_over: true };
+  const taken = await attempt(() => post(ofSession(id, "/resume"), {}, { query }), "Not taken over");
+  if (taken) keep(taken);
+  return Boolean(taken);
 }
 
 async function deleteSession(session, onDeleted) {

@@ -3,7 +3,8 @@
 import { ofSession, post, submit } from "../../lib/api.js";
 import { fill, h, icon, iconButton, setText } from "../../lib/dom.js";
 import { stateOf } from "../../components/status.js";
-import { attempt, toast, toastError } from "../../components/toast.js";
+import { refused } from "../../components/session-actions.js";
+import { attempt, toast } from "../../components/toast.js";
 import { describe, shortcut } from "../../lib/shortcuts.js";
 import { kept, settled } from "../../lib/state.js";
 import { FileMentions } from "./file-mentions.js";
@@ -108,7 +109,8 @@ export class Composer extends HTMLElement {
     const prompt = this.#field.value.trim();
     if ((!prompt && !this.#images.length) || this.#isSending) return;
     const body = { prompt, queue, auto_resume: true, ...(this.#images.length && { images: this.#images }) };
-    await this.#sending(() => submit(ofSession(this.#id, "/execute/stream"), body));
+    const again = () => this.#send({ queue });
+    await this.#sending(() => submit(ofSession(this.#id, "/execute/stream"), body), { again });
   }
 
   async #steer() {
@@ -125,7 +127,7 @@ export class Composer extends HTMLElement {
   }
 
   /** Send what is written, and return whether the daemon has it; the field is emptied then, and not before. */
-  async #sending(work, { rethrow = [] } = {}) {
+  async #sending(work, { rethrow = [], again } = {}) {
     const text = this.#field.value;
     const images = this.#images;
     this.#isSending = true;
@@ -141,7 +143,7 @@ export class Composer extends HTMLElement {
       return true;
     } catch (error) {
       if (rethrow.includes(error.code)) throw error;
-      toastError(error, "Not sent");
+      refused(this.#id, error, "Not sent", again);
       return false;
     } finally {
       this.#isSending = false;
