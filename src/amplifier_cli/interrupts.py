@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from amplifier_core.exceptions import AmplifierError
+from amplifier_system.tasks import start_task
 
 
 class Cancellable(Protocol):
@@ -55,7 +56,7 @@ class Interrupts:
         self._cancel(immediate=True)
 
     def _cancel(self, *, immediate: bool) -> None:
-        task = self._loop.create_task(self._stop(immediate=immediate))
+        task = start_task(self._stop(immediate=immediate))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

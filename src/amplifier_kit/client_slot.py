@@ -6,6 +6,8 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
+from amplifier_system.tasks import start_task
+
 logger = logging.getLogger(__name__)
 
 C = TypeVar("C")
@@ -47,10 +49,10 @@ class ClientSlot(Generic[C]):
         """
         client, self._client = self._client, None
         if client is not None:
-            await asyncio.shield(asyncio.create_task(self._close_in_time(client)))
+            await asyncio.shield(start_task(self._close_in_time(client)))
 
     async def _close_in_time(self, client: C) -> None:
-        closing = asyncio.ensure_future(self._close(client))
+        closing = start_task(self._close(client))
         done, _ = await asyncio.wait({closing}, timeout=self._timeout_s)  # whatever it does when it is cancelled
         if not done:
             closing.cancel()

@@ -1,13 +1,31 @@
-"""Work that is awaited to its end, whatever happens to those who wait for it."""
+"""Work in tasks of its own: started here and nowhere else, and awaited to its end whatever happens to those who wait.
+
+Loops that must not end are started by a `Supervisor`.
+"""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+
+_running: "set[asyncio.Task[Any]]" = set()
+
+
+def start_task(work: Awaitable[T], *, name: str | None = None) -> "asyncio.Task[T]":
+    """Start work that has an end. It is kept until then, also if nothing else knows its task."""
+    task = asyncio.create_task(work if isinstance(work, Coroutine) else _awaited(work), name=name)
+    _running.add(task)
+    task.add_done_callback(_running.discard)
+    return task
+
+
+async def _awaited(work: Awaitable[T]) -> T:
+    return await work
 
 
 async def run_to_end(work: Awaitable[T], *, undo: Callable[[T], None] | None = None) -> T:

@@ -15,6 +15,7 @@ from amplifier_cli.render import styled
 from amplifier_cli.session_names import short_id
 from amplifier_cli.turn_view import TurnView
 from amplifier_core.exceptions import AmplifierError
+from amplifier_system.tasks import start_task
 from amplifierd.client.daemon_client import DaemonClient
 from amplifierd.client.remote_session import RemoteSession
 from amplifierd.exceptions import NothingToSteerError, SteeringUnsupportedError
@@ -55,7 +56,7 @@ class Attached:
             await self._run()
 
     async def _run(self) -> None:
-        tasks = {asyncio.create_task(self._watch()), asyncio.create_task(self._read())}
+        tasks = {start_task(self._watch()), start_task(self._read())}
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:

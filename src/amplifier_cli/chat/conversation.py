@@ -20,6 +20,7 @@ from amplifier_cli.session_names import agent_of, short_id
 from amplifier_cli.session_places import SessionPlace, lost_with
 from amplifier_cli.turn_view import Event, TurnView
 from amplifier_core.exceptions import AmplifierError
+from amplifier_system.tasks import start_task
 from amplifierd.exceptions import NothingToSteerError, PromptRemovedError, SteeringUnsupportedError
 from amplifierd.home import Home
 
@@ -143,7 +144,7 @@ class Chat:
             except AmplifierError as error:
                 self.tell(error)
 
-        task = asyncio.create_task(contained())
+        task = start_task(contained())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Hashable
 from typing import Any, Generic, TypeVar
 
-from amplifier_system.tasks import finished
+from amplifier_system.tasks import finished, start_task
 
 T = TypeVar("T")
 
@@ -21,7 +21,7 @@ class SharedTasks(Generic[T]):
 
     async def run(self, key: Hashable, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         if key not in self._running:
-            self._running[key] = asyncio.create_task(work()), set()
+            self._running[key] = start_task(work()), set()
         task, waiting = self._running[key]
         me = object()
         waiting.add(me)

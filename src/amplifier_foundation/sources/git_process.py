@@ -11,7 +11,7 @@ from typing import IO, Any
 
 from amplifier_foundation.exceptions import RefResolutionReason
 from amplifier_system.processes import ProcessTree, reading
-from amplifier_system.tasks import run_to_end
+from amplifier_system.tasks import run_to_end, start_task
 
 from .git_access import GitAccess
 from .reference import GIT_TRANSPORTS
@@ -100,8 +100,8 @@ async def run_git(
         tree = await ProcessTree.start(command, environment=environment, cwd=Path("/"))
     except FileNotFoundError as error:
         raise GitError(command[1:], "the command 'git' is not installed") from error
-    output = asyncio.ensure_future(_read_output(tree.stdout, on_output))
-    errors = asyncio.ensure_future(_read_errors(tree.stderr, on_progress))
+    output = start_task(_read_output(tree.stdout, on_output))
+    errors = start_task(_read_errors(tree.stderr, on_progress))
     try:
         async with asyncio.timeout(timeout_s):
             done, _ = await asyncio.wait({output, errors}, return_when=asyncio.FIRST_EXCEPTION)

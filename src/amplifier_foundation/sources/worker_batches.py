@@ -5,6 +5,8 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
+from amplifier_system.tasks import start_task
+
 T = TypeVar("T")
 
 _BATCH = 32
@@ -32,7 +34,7 @@ class WorkerBatches(Generic[T]):
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         jobs = self._waiting.pop(loop)
         for begin in range(0, len(jobs), _BATCH):
-            task = loop.create_task(_run_batch(jobs[begin : begin + _BATCH]))
+            task = start_task(_run_batch(jobs[begin : begin + _BATCH]))
             self._running.add(task)
             task.add_done_callback(self._running.discard)
 

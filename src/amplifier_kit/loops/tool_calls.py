@@ -16,6 +16,7 @@ from amplifier_kit.approval import ApprovalGate, ask_gate, asking_afterwards, fi
 from amplifier_kit.messages.results import Content, as_tool_result, replaced_content, result_content
 from amplifier_kit.types import Coordinator, EventData, JsonObject
 from amplifier_kit.undeclared import DISPLAY_ARGUMENTS
+from amplifier_system.tasks import start_task
 
 from .cancellation import Cancellation
 from .hook_points import NO_REASON, Decision, HookPoints, Injection
@@ -91,7 +92,7 @@ class ToolCalls:
             with self._task.interruptible:
                 if parallel and len(batch) > 1:
                     places = asyncio.Semaphore(limit or len(batch))
-                    tasks += [asyncio.create_task(self._run_in_turn(outcome, places)) for outcome in batch]
+                    tasks += [start_task(self._run_in_turn(outcome, places)) for outcome in batch]
                     await asyncio.gather(*tasks)
                 else:
                     for outcome in batch:

@@ -5,6 +5,8 @@ import logging
 from collections.abc import AsyncGenerator, Coroutine
 from typing import Any, TypeVar
 
+from amplifier_system.tasks import start_task
+
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -29,13 +31,13 @@ class TurnTask:
 
     async def run(self, work: Coroutine[object, None, T]) -> T:
         """Run `work` and return its result."""
-        task = asyncio.create_task(work)
+        task = start_task(work)
         return await self._end_of(task)
 
     async def stream(self, work: Coroutine[object, None, object]) -> AsyncGenerator[str, None]:
         """Run `work` and yield what it says; a reader that leaves cancels it."""
         fragments = self._fragments = asyncio.Queue()
-        task = asyncio.create_task(work)
+        task = start_task(work)
         task.add_done_callback(lambda _: fragments.put_nowait(None))
         interruption: BaseException | None = None
         try:

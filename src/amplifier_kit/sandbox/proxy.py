@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies_environment, proxy_bypass
 
 from amplifier_system.addresses import canonical_host
+from amplifier_system.tasks import start_task
 
 if TYPE_CHECKING:
     from .program import Program
@@ -111,12 +112,12 @@ class HostProxy:
 
     def serve(self, program: "Program") -> None:
         """Begin to serve a program, to its end."""
-        task = asyncio.create_task(self._serve(program))
+        task = start_task(self._serve(program))
         _serving.add(task)
         task.add_done_callback(_serving.discard)
 
     async def _serve(self, program: "Program") -> None:
-        serving = asyncio.create_task(self._accept())
+        serving = start_task(self._accept())
         try:
             await program.wait()
         finally:
@@ -138,7 +139,7 @@ class HostProxy:
         with listener:
             while True:
                 connection, _ = await loop.sock_accept(listener)
-                task = asyncio.create_task(self._serve_connection(connection))
+                task = start_task(self._serve_connection(connection))
                 self._connections.add(task)
                 task.add_done_callback(self._connections.discard)
 
@@ -197,7 +198,7 @@ class HostProxy:
     async def _decided(self, request: _Request) -> str | None:
         key = (request.host, request.port)
         if key not in self._decisions:
-            self._decisions[key] = asyncio.create_task(self._decide(request))
+            self._decisions[key] = start_task(self._decide(request))
         return await asyncio.shield(self._decisions[key])
 
     async def _decide(self, request: _Request) -> str | None:

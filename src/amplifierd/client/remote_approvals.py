@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from amplifier_core.events import APPROVAL_REQUIRED
 from amplifier_core.exceptions import AmplifierError
+from amplifier_system.tasks import start_task
 from amplifierd.exceptions import ApprovalAlreadyResolvedError, ApprovalExpiredError, ApprovalNotFoundError
 from amplifierd.sessions.approval import Approval
 from amplifierd.sessions.approvals import APPROVAL_EXPIRED, APPROVAL_PENDING, APPROVAL_RESOLVED
@@ -32,7 +33,7 @@ class RemoteApprovals:
     def hear(self, event: Event) -> None:
         """Begin to ask when a question comes, and stop when it has its answer or its turn is over."""
         if event["event"] == TURN_DONE and self._asking:
-            looking = asyncio.create_task(self._withdraw(tuple(self._asking)))
+            looking = start_task(self._withdraw(tuple(self._asking)))
             self._looking.add(looking)
             looking.add_done_callback(self._looking.discard)
         request_id = str((event.get("data") or {}).get("request_id") or "")
@@ -46,7 +47,7 @@ class RemoteApprovals:
     def ask(self, request_id: str) -> None:
         """Have a question answered, once."""
         if request_id not in self._asking:
-            task = self._asking[request_id] = asyncio.create_task(self._answer(request_id))
+            task = self._asking[request_id] = start_task(self._answer(request_id))
             task.add_done_callback(lambda done: self._is_over(request_id, done))
 
     def _is_over(self, request_id: str, done: asyncio.Task[None]) -> None:

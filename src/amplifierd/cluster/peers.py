@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx2
 
+from amplifier_system.tasks import start_task
 from amplifierd.exceptions import MemberError, MemberUntrustedError
 
 from .channel import Channel, Greeting, Request, Welcome
@@ -135,7 +136,7 @@ class Peers:
         """Return the channel to a member, or the attempt to open it."""
         opening = self._channels.get(to)
         if opening is None or (opening.done() and (opening.cancelled() or opening.exception() is not None)):
-            opening = self._channels[to] = asyncio.create_task(self._open(to))
+            opening = self._channels[to] = start_task(self._open(to))
             opening.add_done_callback(_read_error)
         return opening
 

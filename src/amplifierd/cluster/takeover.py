@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from amplifier_core.exceptions import AmplifierError
+from amplifier_system.tasks import start_task
 
 from .member_view import MemberView
 
@@ -80,7 +81,7 @@ class Takeover:
 
     def _begin(self, session_id: str, epoch: int) -> asyncio.Task[bool]:
         if session_id not in self._taking:
-            task = self._taking[session_id] = asyncio.create_task(self._take(session_id, epoch))
+            task = self._taking[session_id] = start_task(self._take(session_id, epoch))
             task.add_done_callback(lambda done: self._taking.pop(session_id, None))
         return self._taking[session_id]
 

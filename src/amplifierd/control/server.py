@@ -14,6 +14,7 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
+from amplifier_system.tasks import start_task
 from amplifierd.daemon.daemon import Daemon
 from amplifierd.exceptions import SettingsError
 from amplifierd.http.client_address import TrustedProxies, peer_of
@@ -104,7 +105,7 @@ class Server(uvicorn.Server):
 
     def _end(self) -> None:
         if self._stopping is None:
-            self._stopping = asyncio.create_task(self._stop())
+            self._stopping = start_task(self._stop())
         else:
             self._daemon.hurry()
 

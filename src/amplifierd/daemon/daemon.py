@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from amplifier_core.exceptions import AmplifierError
 from amplifier_foundation.sources import ProgressEvent
 from amplifier_system.supervisor import LoopState
+from amplifier_system.tasks import start_task
 from amplifierd.exceptions import NotReadyError
 from amplifierd.home import Home
 from amplifierd.live_sessions import LiveEvent
@@ -194,7 +195,7 @@ class Daemon:
         await self._join()
         await self.live.start()
         self.loop_lag.start()
-        self._coming_up = asyncio.create_task(self._come_up())
+        self._coming_up = start_task(self._come_up())
         with suppress(TimeoutError):
             await asyncio.wait_for(self._is_ready.wait(), _MOMENT_S)
 
@@ -278,7 +279,7 @@ class Daemon:
 
     async def _extract_collections(self) -> None:
         """Have the profiles of collections that were never extracted; what has to be fetched comes later."""
-        self._extracting = asyncio.create_task(self._take("collections", self.home.collections.extract_missing))
+        self._extracting = start_task(self._take("collections", self.home.collections.extract_missing))
         await asyncio.wait({self._extracting}, timeout=_FETCH_PATIENCE_S)
 
     async def _open_index(self) -> None:

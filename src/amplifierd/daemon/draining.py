@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from amplifier_core.exceptions import AmplifierError
+from amplifier_system.tasks import start_task
 from amplifierd.exceptions import MemberFencedError
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class Draining:
     def begin(self) -> None:
         """Begin, unless that was done."""
         if self._running is None:
-            self._running = asyncio.create_task(self._run())
+            self._running = start_task(self._run())
 
     async def stop(self) -> None:
         if self._running is not None:

@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 from amplifier_foundation.sources.store import make_directory
 from amplifier_system.files import LineFile
+from amplifier_system.tasks import start_task
 from amplifierd.exceptions import IdempotencyConflictError, RequestInterruptedError
 
 KEPT_S = 24 * 3600.0
@@ -96,7 +97,7 @@ class IdempotencyKeys:
         entry = self._find(name)
         if entry is None:
             self._entries[name] = entry = _Entry(fingerprint, time.time(), "running")
-            task = asyncio.create_task(self._run(name, entry, work))
+            task = start_task(self._run(name, entry, work))
             self._running[name] = task
             return await asyncio.shield(task), False
         if entry.fingerprint != fingerprint:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from amplifier_system.supervisor import Supervisor, cancelled
+from amplifier_system.tasks import start_task
 from amplifierd.cluster.destination import Destination
 from amplifierd.exceptions import MemberError, SessionError
 
@@ -49,7 +50,7 @@ class MemberEvents:
         if self._running is None or self._running.done():
             self._running = self._cluster.store.supervisor.start("events of other members", self._run)
             self._connect()
-        waiting = [asyncio.create_task(stream.is_connected.wait()) for stream in self._watching.values()]
+        waiting = [start_task(stream.is_connected.wait()) for stream in self._watching.values()]
         if waiting:
             _, late = await asyncio.wait(waiting, timeout=_PATIENCE_S)
             for task in late:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from amplifier_foundation.sources import ProgressEvent
 from amplifier_foundation.sources.store import now
+from amplifier_system.tasks import start_task
 from amplifierd.exceptions import OperationCancelledError, OperationFinishedError, OperationNotFoundError
 from amplifierd.problems import interrupted_work_document, public_document
 
@@ -142,7 +143,7 @@ class Operations:
         operation = Operation(kind, target, {caller.owner})
         self._operations[operation.id] = operation
         self._keep(operation)
-        self._tasks[operation.id] = asyncio.create_task(self._run(operation, work))
+        self._tasks[operation.id] = start_task(self._run(operation, work))
         return operation
 
     async def wait(self, operation: Operation, seconds: float) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
+from amplifier_system.tasks import start_task
 from amplifierd.session_store.json_lines import encoded
 
 from .event_watch import Batch, Watch
@@ -69,12 +70,12 @@ class RenderedWatch:
 
     async def batches(self, keepalive_s: float) -> AsyncGenerator[Batch, None]:
         batches = self._watch.batches(keepalive_s)
-        coming = asyncio.create_task(_next(batches))
+        coming = start_task(_next(batches))
         rendering: asyncio.Task[Batch] | None = None
         try:
             while True:
                 if rendering is None and (block := self._due()) is not None:
-                    rendering = asyncio.create_task(self._render(block))
+                    rendering = start_task(self._render(block))
                 tasks = {coming} if rendering is None else {coming, rendering}
                 patience_s = self._until_due() if rendering is None else None
                 await asyncio.wait(tasks, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
@@ -86,7 +87,7 @@ class RenderedWatch:
                     if (batch := coming.result()) is None:
                         return
                     yield [await self._completed(event) for event in batch]
-                    coming = asyncio.create_task(_next(batches))
+                    coming = start_task(_next(batches))
         finally:
             left = [task for task in (coming, rendering) if task is not None]
             for task in left:

@@ -17,6 +17,7 @@ from collections import OrderedDict
 from contextlib import suppress
 
 from amplifier_rendering.plain import MAX_CHARACTERS, plain
+from amplifier_system.tasks import start_task
 
 SIZE_BYTES = 4
 _SMALL = 16 * 1024
@@ -37,7 +38,7 @@ class Renderer:
     def warm(self) -> None:
         """Start the process for small texts, which are about to be shown."""
         if self._warming is None:
-            self._warming = asyncio.create_task(self._small.render(""))
+            self._warming = start_task(self._small.render(""))
 
     async def render(self, text: str) -> str:
         """Return a text as HTML."""

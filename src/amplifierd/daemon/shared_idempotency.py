@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from amplifier_system.tasks import start_task
 from amplifierd.exceptions import StoreUnavailableError
 
 from .idempotency import KEPT_S, MAX_ANSWER_BYTES, StoredAnswer, Work, conflict, interrupted
@@ -48,7 +49,7 @@ class SharedIdempotencyKeys:
             if known != fingerprint:
                 raise conflict(key)
             return (await asyncio.shield(task))[0], True
-        task = asyncio.create_task(self._answered(name, key, fingerprint, work))
+        task = start_task(self._answered(name, key, fingerprint, work))
         self._running[name] = fingerprint, task
         task.add_done_callback(lambda done: self._running.pop(name, None))
         return await asyncio.shield(task)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 
 from amplifier_core.exceptions import AmplifierError
+from amplifier_system.tasks import start_task
 from amplifierd.builds.home_profiles import Profiles
 from amplifierd.identifiers import ProfileId
 from amplifierd.live_sessions import LiveSessions
@@ -25,7 +26,7 @@ class StaleSessions:
 
     def begin(self, profile_id: str) -> None:
         """Look through the sessions of a profile."""
-        task = asyncio.create_task(self._look(ProfileId.parse(profile_id)))
+        task = start_task(self._look(ProfileId.parse(profile_id)))
         self._marking.add(task)
         task.add_done_callback(self._marking.discard)
 

@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from typing import Any
 
+from amplifier_system.tasks import start_task
 from amplifierd.cluster.destination import Destination
 from amplifierd.cluster.whereabouts import WatchedTree, Whereabouts, daemon_at
 from amplifierd.exceptions import MemberError, MemberUntrustedError, StoreUnavailableError, TooManySubscribersError
@@ -123,8 +124,8 @@ class StitchedWatch:
         """Yield what comes from one place, until the tree has another one."""
         events = self._from_here(keepalive_s) if to is None else self._from_there(to)
         patience_s = None if to is None else keepalive_s
-        moved = asyncio.create_task(watched.changed())
-        coming = asyncio.create_task(_next(events))
+        moved = start_task(watched.changed())
+        coming = start_task(_next(events))
         try:
             while True:
                 done, _ = await asyncio.wait((moved, coming), timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
@@ -133,7 +134,7 @@ class StitchedWatch:
                         self._is_over = self._is_over or to is None
                         return
                     yield batch
-                    coming = asyncio.create_task(_next(events))
+                    coming = start_task(_next(events))
                 elif moved in done:
                     return
                 else:

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from amplifier_core.exceptions import AmplifierError
-from amplifier_system.tasks import run_to_end
+from amplifier_system.tasks import run_to_end, start_task
 from amplifierd.daemon.completions import RunningCompletion
 from amplifierd.problems import public_document
 
@@ -73,7 +73,7 @@ class OutlastingCompletionStream(StreamingResponse):
     def __init__(self, chunks: Chunks, runs_in: AsyncExitStack) -> None:
         super().__init__(self._frames(), media_type=MEDIA_TYPE, headers=_HEADERS)
         self._waiting: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self.whole = asyncio.create_task(self._run(chunks, runs_in))
+        self.whole = start_task(self._run(chunks, runs_in))
 
     async def _frames(self) -> AsyncIterator[bytes]:
         while (frame := await self._waiting.get()) is not None:

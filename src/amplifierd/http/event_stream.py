@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from amplifier_core.exceptions import AmplifierError
+from amplifier_system.tasks import start_task
 from amplifierd.daemon.event_watch import Batch, Watch
 from amplifierd.daemon.published_event import PublishedEvent
 
@@ -66,8 +67,8 @@ class EventStreamResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            writing = asyncio.create_task(self._write(send))
-            leaving = asyncio.create_task(client_gone(receive))
+            writing = start_task(self._write(send))
+            leaving = start_task(client_gone(receive))
             try:
                 await self._until_over(writing, leaving)
             finally:

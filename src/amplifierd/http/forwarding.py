@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from amplifier_core.exceptions import AmplifierError
+from amplifier_system.tasks import start_task
 from amplifierd.cluster.destination import Destination
 from amplifierd.cluster.member_request import passed_on
 from amplifierd.daemon.carried_caller import carried
@@ -197,9 +198,9 @@ class _Sending:
         Raises:
             MemberError: the member has lost the session meanwhile.
         """
-        working = asyncio.create_task(work)
-        lost = asyncio.create_task(self._cluster.lost(to))
-        gone = asyncio.create_task(client_gone(self._receive))
+        working = start_task(work)
+        lost = start_task(self._cluster.lost(to))
+        gone = start_task(client_gone(self._receive))
         try:
             await asyncio.wait((working, lost, gone), return_when=asyncio.FIRST_COMPLETED)
             if working.done():

@@ -15,7 +15,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from amplifier_core import llm_errors
-from amplifier_system.tasks import read_outcome
+from amplifier_system.tasks import read_outcome, start_task
 from amplifierd.daemon.daemon import Daemon
 from amplifierd.daemon.idempotency import StoredAnswer
 from amplifierd.exceptions import RequestRefusedError
@@ -93,7 +93,7 @@ class OutlastingRoute(IdempotentRoute):
 
             daemon: Daemon = request.app.state.daemon
             said = await _fingerprint(request, *(request.headers.get(name, "") for name in names))
-            kept = asyncio.ensure_future(daemon.idempotency.once(request.state.caller.owner, key, said, work))
+            kept = start_task(daemon.idempotency.once(request.state.caller.owner, key, said, work))
             kept.add_done_callback(read_outcome)  # the caller may be gone by then
             await asyncio.wait((begun, kept), return_when=asyncio.FIRST_COMPLETED)
             return begun.result() if begun.done() else _repeated(kept.result()[0])

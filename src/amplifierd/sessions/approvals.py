@@ -19,6 +19,7 @@ from amplifier_core.events import APPROVAL_REQUIRED
 from amplifier_core.exceptions import describe
 from amplifier_core.interfaces import ApprovalProvider, ApprovalRequest, ApprovalResponse
 from amplifier_kit.asked_call import find_asked_call
+from amplifier_system.tasks import start_task
 from amplifierd.exceptions import (
     ApprovalAlreadyResolvedError,
     ApprovalDecisionError,
@@ -167,7 +168,7 @@ class ApprovalQueue:
         try:
             await self._tell(event, approval, _announcement(approval, event))
             if self._approver is not None:
-                consulting = asyncio.create_task(self._consult(self._approver, question))
+                consulting = start_task(self._consult(self._approver, question))
                 consulting.add_done_callback(question.fail_with)
             answered = await question.answer
         except BaseException as interruption:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from amplifier_core.boundary import Boundary, TaskBoundary, settle
+from amplifier_system.tasks import start_task
 
 __all__ = ["CallbackDisplay", "CollectedMessages", "DisplayMessage", "EventDisplay"]
 
@@ -71,9 +72,9 @@ class EventDisplay:
             if self._last is None or self._last.done():
                 outcome = self._emit(DISPLAY_MESSAGE, data)
                 if inspect.isawaitable(outcome):
-                    self._last = asyncio.ensure_future(_finished(outcome))
+                    self._last = start_task(_finished(outcome))
             else:
-                self._last = asyncio.ensure_future(self._emitted_after(self._last, data))
+                self._last = start_task(self._emitted_after(self._last, data))
 
     async def drained(self) -> None:
         """Wait until every message is emitted."""

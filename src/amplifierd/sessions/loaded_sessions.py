@@ -8,6 +8,7 @@ from collections import OrderedDict
 from typing import Protocol
 
 from amplifier_core.boundary import TaskBoundary
+from amplifier_system.tasks import start_task
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ class LoadedSessions:
 
     def _unload_oldest(self) -> None:
         session, _ = self._idle_since.popitem(last=False)
-        task = asyncio.create_task(_unload(session))
+        task = start_task(_unload(session))
         self._unloading.add(task)
         task.add_done_callback(self._unloading.discard)
 

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from amplifier_system.tasks import start_task
 from amplifierd.exceptions import SessionError
 
 from .interruption import PARTIAL
@@ -52,7 +53,7 @@ class PartialAnswer:
 
     def _begin_to_save(self) -> None:
         self._timer = None
-        self._saving = asyncio.create_task(self._save())
+        self._saving = start_task(self._save())
 
     async def _save(self) -> None:
         text, self._unsaved = "".join(self._unsaved), []

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 
 from amplifier_core import ModuleCoordinator
 from amplifier_system.openings import Opening
+from amplifier_system.tasks import start_task
 from amplifierd.limits import Limits
 from amplifierd.session_store.protocol import Message
 from amplifierd.session_store.record import Activity, SessionRecord
@@ -199,7 +200,7 @@ class Session:
                 state = "begun"
                 await self._execute(prompt, **options)
 
-        running = asyncio.create_task(run())
+        running = start_task(run())
         running.add_done_callback(lambda done: watching.close())
         try:
             async for event in watching:

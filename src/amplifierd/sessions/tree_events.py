@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from amplifier_system.tasks import start_task
+
 from .plain_data import PlainData
 
 Event = dict[str, Any]
@@ -140,7 +142,7 @@ class TreeEvents(EventSource):
                 self._end(entries)  # later events do not wait for them
                 raise
             if left:
-                self._storing = asyncio.create_task(self._store(left, entries))
+                self._storing = start_task(self._store(left, entries))
             else:
                 self._end(entries)
 

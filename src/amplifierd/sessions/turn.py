@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from amplifier_core.boundary import TaskBoundary
 from amplifier_core.exceptions import describe
-from amplifier_system.tasks import read_outcome, run_to_end
+from amplifier_system.tasks import read_outcome, run_to_end, start_task
 from amplifierd.exceptions import (
     BudgetExhaustedError,
     HoldLostError,
@@ -161,7 +161,7 @@ class Turn:
 
     async def _run_kernel(self, prompt: str) -> str:
         """Run the turn in a task of its own, which can be cancelled when nothing else helps."""
-        task = self._task = asyncio.create_task(self._runner.kernel.session.execute(prompt))
+        task = self._task = start_task(self._runner.kernel.session.execute(prompt))
         task.add_done_callback(self._leave)
         try:
             await self._leaving

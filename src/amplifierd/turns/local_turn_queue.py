@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from amplifier_system.tasks import start_task
 from amplifierd.live_sessions import LiveSessions, QueuedPrompts, SubmittedTurn, TurnRequest
 from amplifierd.sessions.home_sessions import Sessions
 from amplifierd.sessions.interrupted_turns import InterruptedTurn
@@ -26,7 +27,7 @@ class LocalTurnQueue:
     async def start(self) -> None:
         await self._follow_ups.load()
         await self._sessions.mark_interrupted(self._follow_ups.keep)
-        self._following = asyncio.create_task(self._go_on())
+        self._following = start_task(self._go_on())
 
     async def drain(self) -> None:
         """Do nothing: there are no others."""

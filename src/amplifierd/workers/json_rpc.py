@@ -16,6 +16,7 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from amplifier_system.tasks import start_task
 from amplifierd.session_store.json_lines import encoded_for_others
 
 from .error_transfer import described_error, error_of
@@ -223,7 +224,7 @@ class Peer(asyncio.Protocol):
         except TypeError as error:
             self._refuse(request_id, INVALID_PARAMS, f"{method}: {error}")
             return
-        task = self._answering[request_id] = asyncio.ensure_future(self._answer(request_id, work))
+        task = self._answering[request_id] = start_task(self._answer(request_id, work))
         task.add_done_callback(lambda done: self._answering.pop(request_id, None))
 
     async def _answer(self, request_id: int, work: Awaitable[Any]) -> None:

@@ -10,6 +10,7 @@ from sys import intern
 from typing import Any
 from weakref import WeakValueDictionary
 
+from amplifier_system.tasks import start_task
 from amplifierd.exceptions import (
     HoldLostError,
     MemberFencedError,
@@ -86,7 +87,7 @@ class Placement:
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
         """Start something in the background."""
-        task = asyncio.create_task(work)
+        task = start_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from amplifier_core.exceptions import ModuleLoadError, describe
 from amplifier_foundation.sources import Sources
+from amplifier_system.tasks import start_task
 from amplifierd.exceptions import ForbiddenError, NotReadyError, PromptRemovedError, SessionStateError
 from amplifierd.home import Home
 from amplifierd.live_sessions import Part
@@ -227,7 +228,7 @@ class WorkerMethods:
             client=ClientTurn(**client) if client is not None else None,
         )
         self._untold.add((session_id, correlation_id))
-        turn = asyncio.create_task(self._run(session_id, correlation_id, submitted, has_nobody=client is not None))
+        turn = start_task(self._run(session_id, correlation_id, submitted, has_nobody=client is not None))
         self._turns.add(turn)
         turn.add_done_callback(self._turns.discard)
         if submitted.is_queued:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 from weakref import WeakValueDictionary
 
-from amplifier_system.tasks import run_to_end
+from amplifier_system.tasks import run_to_end, start_task
 from amplifierd.exceptions import NotReadyError
 from amplifierd.session_store.store_choice import store_modules
 from amplifierd.settings import Settings
@@ -122,7 +122,7 @@ class WorkerPool:
     async def _start(self, serves: str) -> WorkerProcess:
         if self._is_stopped:
             raise _stopping()
-        starting = asyncio.create_task(self._start_process(serves))
+        starting = start_task(self._start_process(serves))
         self._starting.add(starting)
         try:
             return await starting

@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 from amplifier_system.processes import ProcessTree
+from amplifier_system.tasks import start_task
 from amplifierd.exceptions import NotReadyError
 from amplifierd.live_sessions import WorkerState
 from amplifierd.session_store.record import now
@@ -84,7 +85,7 @@ class WorkerProcess:
             async with asyncio.timeout(_OPEN_S):
                 await worker.call("open", **await describe_home())
             undo.pop_all()
-        worker._watching = asyncio.create_task(worker._watch(at_end))
+        worker._watching = start_task(worker._watch(at_end))
         return worker
 
     # --- use
@@ -157,7 +158,7 @@ class WorkerProcess:
         Raises:
             WorkerBlockedError: it has been blocked for longer than `patience_s`.
         """
-        asking = asyncio.create_task(self.call(method, **params))
+        asking = start_task(self.call(method, **params))
         try:
             while not (await asyncio.wait({asking}, timeout=BLOCKED_S / 4))[0]:
                 self._check_blocked(patience_s)

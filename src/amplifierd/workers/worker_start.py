@@ -15,6 +15,7 @@ from contextlib import suppress
 
 from amplifier_system.forking import ForkedChild
 from amplifier_system.processes import ProcessTree, new_marker
+from amplifier_system.tasks import start_task
 
 from .environment import worker_environment
 
@@ -40,7 +41,7 @@ class WorkerStart:
     def prepare(self) -> None:
         """Have a template, or begin to."""
         if self._forks and self._template is None:
-            self._template = asyncio.create_task(Template.start(self._further))
+            self._template = start_task(Template.start(self._further))
 
     async def start(self, connection: int, output: int) -> ProcessTree:
         """Start a worker with one end of its connection, and with where its output goes; both stay the caller's.

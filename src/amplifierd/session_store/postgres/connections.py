@@ -10,6 +10,8 @@ import psycopg
 from psycopg import AsyncConnection
 from psycopg.pq import TransactionStatus
 
+from amplifier_system.tasks import start_task
+
 
 class Connections:
     """Lends connections, the one that was used last first; used in one event loop.
@@ -49,17 +51,19 @@ class Connections:
             return
         self._idle.append((connection, asyncio.get_running_loop().time()))
         if self._sweeping is None:
-            self._sweeping = asyncio.create_task(self._sweep())
+            self._sweeping = start_task(self._sweep())
 
     async def _sweep(self) -> None:
         """Close, for as long as there are any, those that were not used for a while."""
-        while self._idle:
-            await asyncio.sleep(self._idle_s / 2)
-            limit = asyncio.get_running_loop().time() - self._idle_s
-            for entry in [entry for entry in self._idle if entry[1] < limit]:
-                self._idle.remove(entry)
-                await entry[0].close()
-        self._sweeping = None
+        try:
+            while self._idle:
+                await asyncio.sleep(self._idle_s / 2)
+                limit = asyncio.get_running_loop().time() - self._idle_s
+                for entry in [entry for entry in self._idle if entry[1] < limit]:
+                    self._idle.remove(entry)
+                    await entry[0].close()
+        finally:
+            self._sweeping = None  # the next connection that is given back starts it again
 
     async def _close_idle(self) -> None:
         idle, self._idle = self._idle, []

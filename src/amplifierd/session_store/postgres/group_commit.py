@@ -15,6 +15,7 @@ from typing import Any
 import psycopg
 from psycopg import AsyncConnection
 
+from amplifier_system.tasks import start_task
 from amplifierd.exceptions import OutcomeUnknownError, SessionError, StoreUnavailableError
 
 from .database import Database
@@ -52,7 +53,7 @@ class GroupCommit:
         write = _Write(statement, values, size, asyncio.get_running_loop().create_future())
         self._waiting.append(write)
         if self._writing is None:
-            self._writing = asyncio.create_task(self._write())
+            self._writing = start_task(self._write())
         return await write.done
 
     async def settle(self) -> None:
@@ -89,9 +90,9 @@ class GroupCommit:
             for write in writes:
                 write.done.cancel()
             raise
-        except (psycopg.Error, SessionError) as error:
-            if isinstance(error, StoreUnavailableError) and was_given:
-                error = _unknown(error)
+        except StoreUnavailableError as error:
+            await self._fail(writes, _unknown(error) if was_given else error)
+        except Exception as error:  # noqa: BLE001 - whatever it is, those who wait for the writes hear of it
             await self._fail(writes, error)
         else:
             for write, row in zip(writes, rows, strict=True):

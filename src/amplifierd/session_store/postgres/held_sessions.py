@@ -9,6 +9,7 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
+from amplifier_system.tasks import start_task
 from amplifierd.exceptions import SessionError, SessionNotFoundError, StoreUnavailableError
 from amplifierd.session_store.hold import Hold, lost
 from amplifierd.session_store.record import SessionRecord
@@ -78,7 +79,7 @@ class HeldSessions:
         if known is not None and _facts(known.hold) == _facts(hold):
             return known
         if hold not in self._loading:
-            self._loading[hold] = asyncio.create_task(self._load(hold))
+            self._loading[hold] = start_task(self._load(hold))
         try:
             return await asyncio.shield(self._loading[hold])
         finally:

@@ -18,6 +18,7 @@ from typing import Any
 import psycopg
 from psycopg import AsyncConnection
 
+from amplifier_system.tasks import start_task
 from amplifierd.session_store.hold import Hold, Holder, held
 from amplifierd.session_store.record import now
 from amplifierd.session_store.tree_place import TreePlace
@@ -124,7 +125,7 @@ class Holds:
         raise not_found(session_id, str(self._database))
 
     async def _take(self, values: dict[str, Any], connection: AsyncConnection) -> tuple[Any, ...] | None:
-        helping = asyncio.create_task(self._end_blockers(connection.info.backend_pid, values))
+        helping = start_task(self._end_blockers(connection.info.backend_pid, values))
         try:
             return await _one_row(_ACQUIRE, values, connection)
         finally:

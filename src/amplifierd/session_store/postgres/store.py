@@ -13,7 +13,7 @@ from psycopg import AsyncConnection
 
 from amplifier_sessions.session_directory import is_session_id
 from amplifier_system.supervisor import Supervisor
-from amplifier_system.tasks import run_to_end
+from amplifier_system.tasks import run_to_end, start_task
 from amplifier_system.threads import Stop, in_thread
 from amplifierd.exceptions import StoreUnavailableError
 from amplifierd.paths import Paths
@@ -105,7 +105,7 @@ class PostgresStore:
 
     async def create(self, new: NewSession, holder: Holder) -> Hold:
         checked_session_id(new.record.session_id)
-        creating = asyncio.ensure_future(self.database.call(self._creation.create(new, creation_values(new), holder)))
+        creating = start_task(self.database.call(self._creation.create(new, creation_values(new), holder)))
         try:
             return await run_to_end(creating)
         except asyncio.CancelledError:
@@ -115,7 +115,7 @@ class PostgresStore:
 
     async def add(self, new: NewSession, holder: Holder) -> None:
         session_id = checked_session_id(new.record.session_id)
-        adding = asyncio.ensure_future(self.database.call(self._creation.add(new, creation_values(new))))
+        adding = start_task(self.database.call(self._creation.add(new, creation_values(new))))
         try:
             await run_to_end(adding)
         except asyncio.CancelledError:
@@ -183,7 +183,7 @@ class PostgresStore:
     async def acquire(self, session_id: str, holder: Holder, *, take_over: bool = False) -> Hold:
         checked_session_id(session_id)
         work = self._holds.acquire(session_id, holder, take_over=take_over)
-        acquiring = asyncio.ensure_future(self.database.call(work))
+        acquiring = start_task(self.database.call(work))
         try:
             return await run_to_end(acquiring)
         except asyncio.CancelledError:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from amplifier_system.supervisor import cancelled
+from amplifier_system.tasks import start_task
 from amplifierd.exceptions import (
     MemberFencedError,
     NothingToSteerError,
@@ -112,7 +113,7 @@ class DurableTurnQueue:
         self._asked.close()
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
+        task = start_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task

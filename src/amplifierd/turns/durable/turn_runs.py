@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from amplifier_core.exceptions import AmplifierError
 from amplifier_system.supervisor import Supervisor, cancelled
-from amplifier_system.tasks import run_to_end
+from amplifier_system.tasks import run_to_end, start_task
 from amplifierd.exceptions import (
     HoldLostError,
     MemberFencedError,
@@ -157,7 +157,7 @@ class TurnRuns:
 
     def _begin(self, row: TurnRow, work: Coroutine[Any, Any, object]) -> None:
         """Do something about a turn, even if an earlier attempt, which others took from here, has not ended yet."""
-        task = asyncio.create_task(work)
+        task = start_task(work)
         self._running[task] = row
         task.add_done_callback(self._running.pop)
 

@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -54,6 +55,27 @@ async def test_a_write_that_is_refused_or_fails_takes_none_of_the_others_with_it
     assert failed == {"s3": HoldLostError, "s7": psycopg.errors.CheckViolation}
     stored = sql.execute("SELECT session_id FROM sessions JOIN events ON session = number ORDER BY 1").fetchall()
     assert [name for (name,) in stored] == [f"s{number}" for number in range(10) if number not in (3, 7)]
+
+
+async def test_an_error_that_no_one_foresaw_leaves_nobody_waiting(
+    open_postgres: OpenPostgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_postgres()
+    hold = await store.create(new_session("s1"), ME)
+    execute = psycopg.AsyncConnection.execute
+
+    async def broken(connection: psycopg.AsyncConnection, statement: Any, values: Any = None, **options: Any) -> Any:
+        if isinstance(values, dict) and 7 in values.get("seqs", ()):
+            raise LookupError("no one foresaw it")
+        return await execute(connection, statement, values, **options)
+
+    monkeypatch.setattr(psycopg.AsyncConnection, "execute", broken)
+    async with asyncio.timeout(10):
+        with pytest.raises(LookupError, match="foresaw"):
+            await store.append_events(hold, [event(7)])
+        await store.append_events(hold, [event(8)])
+
+    assert [one["seq"] for one in await store.read_events("s1")] == [8]
 
 
 async def test_a_database_without_room_refuses_writes_at_once_and_takes_them_later(
