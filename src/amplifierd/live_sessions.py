@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
+from .session_store.cursor import Cursor
 from .session_store.record import Activity
 from .sessions.approval import Remember
 from .sessions.client_turns import ClientTurn
@@ -68,14 +69,14 @@ class SubmittedTurn:
 class LiveEvent(NamedTuple):
     """An event of a live session. `envelope` is the whole of it as JSON, on one line, as clients get it.
 
-    `sequence` is None for what no session could store: that it was deleted, and the end of a turn that never ran or
-    whose session could not be brought back.
+    `cursor` says where it stands in its tree. It is None for what no session could store: that it was deleted, and the
+    end of a turn that never ran or whose session could not be brought back.
     """
 
     name: str
     session_id: str
     root_session_id: str
-    sequence: int | None
+    cursor: Cursor | None
     is_delta: bool
     envelope: bytes
 

@@ -17,6 +17,8 @@ from cluster_evidence import BEGUN, DONE, INTENT, OUTCOME, PIECE, SHOWN
 from cluster_machine import ClusterMachine
 from plain_http import Connection
 
+from amplifierd.session_store.cursor import Cursor
+
 SESSIONS = "/api/v1/sessions"
 BROKEN = (OSError, EOFError, TimeoutError, ValueError)
 """What a client gets from a member that is lost in the middle of an answer."""
@@ -29,7 +31,7 @@ _WHOLE = frozenset({BEGUN, DONE, INTENT, OUTCOME, PIECE, "stream:gap", "stream:e
 
 
 class ClusterWatcher:
-    """Watches a session from its beginning. `last` is the number of the latest event, `ended` has the ends of turns."""
+    """Watches a session from its beginning. `last` is where the latest event stands, `ended` has the ends of turns."""
 
     def __init__(
         self, folder: Path, machines: Sequence[ClusterMachine], session_id: str, name: str, chance: random.Random
@@ -38,7 +40,7 @@ class ClusterWatcher:
         (folder / SHOWN).mkdir(exist_ok=True)
         self._shown = (folder / SHOWN / f"{session_id}.{name}.jsonl").open("w", buffering=1)
         self._links = 0
-        self.last = 0
+        self.last = Cursor(0, 0)
         self.ended: dict[str, Mapping[str, Any]] = {}
         self._news = asyncio.Event()
         self._watching = asyncio.create_task(self._watch())
@@ -55,7 +57,7 @@ class ClusterWatcher:
 
     async def until_number(self, number: int) -> None:
         """Wait until the event with a number, or a later one, was shown."""
-        await self._until(lambda: self.last >= number, f"event {number}")
+        await self._until(lambda: self.last.seq >= number, f"event {number}")
 
     async def _until(self, is_so: Callable[[], bool], what: str) -> None:
         try:
@@ -96,13 +98,13 @@ class ClusterWatcher:
         if data is None:
             return
         event = json.loads(data)
-        name, number = event["event"], event["sequence"]
-        kept = {key: event.get(key) for key in ("event", "sequence", "session_id", "correlation_id")}
+        name, place = event["event"], Cursor.of_event(event)
+        kept = {key: event.get(key) for key in ("event", "sequence", "cursor", "session_id", "correlation_id")}
         if name in _WHOLE:
             kept["data"] = event["data"]
         self._shown.write(json.dumps({**kept, "at": time.time(), "link": self._links, "from": machine.name}) + "\n")
-        if number is not None:
-            self.last = max(self.last, number)
+        if place is not None:
+            self.last = place
         if name == DONE and event["session_id"] == self.session_id:
             self.ended[event["correlation_id"]] = event["data"]
         self._news.set()

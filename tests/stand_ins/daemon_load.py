@@ -16,6 +16,8 @@ from typing import Any
 from daemon_process import DaemonProcess
 from plain_http import Connection
 
+from amplifierd.session_store.cursor import Cursor
+
 SESSIONS = "/api/v1/sessions"
 PROFILE = "foundation/offline"
 WORDS = [f"word{number}" for number in range(40)]
@@ -155,11 +157,13 @@ class Load:
         connection = await self.connection()
         for one in sessions:
             stored = (await connection.get(f"{SESSIONS}/{one.session_id}/events?limit=1000")).json()["events"]
-            await one.until(b"id: %d\n" % stored[-1]["seq"], -20)
-            events = [(moment, event) for moment, event in one.events() if event["sequence"] is not None]
-            numbers = [event["sequence"] for _, event in events]
+            await one.until(f"id: {Cursor.of_line(stored[-1])}\n".encode(), -20)
+            events = [(moment, event) for moment, event in one.events() if not event["event"].startswith("stream:")]
+            places = [place for _, event in events if (place := Cursor.of_event(event)) is not None]
+            assert places == sorted({*places}), f"{one.session_id}: {places}"
+            told = {event["sequence"]: event["event"] for _, event in events if event["sequence"] is not None}
+            numbers = [*told]
             assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), f"{one.session_id}: {numbers}"
-            told = {event["sequence"]: event["event"] for _, event in events}
             missing = [line for line in stored if line["seq"] >= numbers[0] and told.get(line["seq"]) != line["event"]]
             assert not missing, f"{one.session_id} was not told {missing[:3]}"
             done = [event["data"] for _, event in events if event["event"] == "execution:done"]

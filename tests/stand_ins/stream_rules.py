@@ -18,6 +18,8 @@ from cluster_evidence import (
     text_of,
 )
 
+from amplifierd.session_store.cursor import Cursor
+
 Breaches = Iterator[str]
 
 _RECENT_S = 1.0
@@ -27,24 +29,27 @@ _RECENT_S = 1.0
 def shown(tree: Sequence[StoredSession], stream: ShownStream, counted: Counter[str]) -> Breaches:
     """A client saw one stream: every event that is stored, each once and in order, and none that is not."""
     stored = {seq: (session.session_id, event) for session in tree for _, seq, event in session.events}
-    last = 0
+    last = Cursor(0, 0)
     seen: set[int] = set()
     for event in stream.events:
-        name, number = event["event"], event["sequence"]
+        name, place = event["event"], Cursor.of_event(event)
         if name in ("stream:gap", "stream:overflow", "stream:error"):
             yield f"after {last} came {name}: {event['data']}"
-        if number is None:
+        if place is None or name.startswith("stream:"):
             continue
-        if number <= last:
-            yield f"{name} {number} came after {last}"
-        last = max(last, number)
-        seen.add(number)
-        if not is_piece(name):
-            yield from _same(event, stored.get(number))
-    if missed := sorted(seq for seq in stored if seq not in seen and seq <= last):
+        if last.covers(place):
+            yield f"{name} {place} came after {last}"
+        else:
+            last = place
+        if bool(place.piece) != is_piece(name) or event["sequence"] != place.sequence:
+            yield f"{name} is numbered {event['sequence']}, and stands at {place}"
+        if not place.piece:
+            seen.add(place.seq)
+            yield from _same(event, stored.get(place.seq))
+    if missed := sorted(seq for seq in stored if seq not in seen and seq <= last.seq):
         names = [stored[seq][1]["event"] for seq in missed[:5]]
         yield f"{len(missed)} events were never shown: {missed[:5]} {names}"
-    if stored and last < max(stored):
+    if stored and last.seq < max(stored):
         yield f"nothing was shown after {last}, and {max(stored)} is stored"
     counted["shown events"] += len(seen)
     counted["connections of clients"] += max((int(event["link"]) for event in stream.events), default=0)

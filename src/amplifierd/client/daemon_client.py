@@ -18,6 +18,7 @@ from amplifier_system.server_trust import trust_for
 from amplifierd.daemon.run_file import RunningDaemon, find_running
 from amplifierd.exceptions import NotReadyError, RemoteError
 from amplifierd.paths import Paths
+from amplifierd.session_store.cursor import Cursor
 from amplifierd.workers.error_transfer import error_of
 
 _API = "/api/v1"
@@ -149,7 +150,7 @@ class DaemonClient:
                 hint = "check whether it was done, then try again"
                 raise DaemonLostError(f"the answer to {method} {path} was lost: {error}", hint=hint) from error
 
-    async def events(self, path: str, *, after: int | None = None, **parameters: Any) -> AsyncGenerator[Event, None]:
+    async def events(self, path: str, *, after: Cursor | None = None, **parameters: Any) -> AsyncGenerator[Event, None]:
         """Yield the events of a session's stream, each once, across lost connections; it ends only by an error.
 
         Without `after` the first one is `stream:connected`, and what happens from then on follows.
@@ -160,21 +161,20 @@ class DaemonClient:
                 async with aclosing(self._connection(path, last, parameters)) as connection:
                     async for event in connection:
                         attempts.succeeded()
-                        sequence = event.get("sequence")
+                        cursor = Cursor.of_event(event)
                         if event["event"] in ("stream:connected", "stream:gap"):
-                            known = event["data"].get("sequence", event["data"].get("resumed_at"))
-                            last = known if last is None or event["event"] == "stream:gap" else last
-                        elif sequence is not None:
-                            if last is not None and sequence <= last:
+                            last = _begin(event, cursor) if last is None or event["event"] == "stream:gap" else last
+                        elif cursor is not None:
+                            if last is not None and last.covers(cursor):
                                 continue
-                            last = sequence
+                            last = cursor
                         yield event
                 await attempts.pause_after(None)
             except _LOST as error:
                 await attempts.pause_after(error)
 
     async def _connection(
-        self, path: str, last: int | None, parameters: Mapping[str, Any]
+        self, path: str, last: Cursor | None, parameters: Mapping[str, Any]
     ) -> AsyncGenerator[Event, None]:
         """Yield what comes over one connection."""
         headers = {} if last is None else {"Last-Event-ID": str(last)}
@@ -240,6 +240,12 @@ async def _successor(home: Paths, until: float) -> RunningDaemon | None:
         if (running := find_running(home)) is not None or time.monotonic() > until:
             return running
         await asyncio.sleep(_LOOK_S)
+
+
+def _begin(event: Event, cursor: Cursor | None) -> Cursor:
+    """Return where a stream begins or goes on; an older daemon says only the number of an event."""
+    data = event["data"]
+    return cursor or Cursor(0, int(data.get("sequence", data.get("resumed_at")) or 0))
 
 
 def _token(paths: Paths) -> str | None:

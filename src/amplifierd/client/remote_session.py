@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 from amplifier_core.exceptions import AmplifierError
 from amplifierd.checkpoints import Changes, UndoResult
 from amplifierd.exceptions import PromptRemovedError
+from amplifierd.session_store.cursor import Cursor
 from amplifierd.session_store.protocol import Message
 from amplifierd.session_store.record import Activity, SessionRecord
 from amplifierd.sessions.announcements import STATUS
@@ -134,18 +135,18 @@ class RemoteSession:
             PromptRemovedError: it was taken out of the queue, or is held there since its daemon ended.
         """
         accepted = await self.submit(prompt, queue=queue, **options)
-        after = int(parse_qs(urlsplit(accepted["events_url"]).query)["after"][0])
+        after = Cursor(0, int(parse_qs(urlsplit(accepted["events_url"]).query)["after"][0]))
         is_begun = False
         async with aclosing(self._events(after)) as events:
             async for event in events:
                 is_own = event.get("correlation_id") == accepted["correlation_id"]
                 is_over = is_own and event["event"] == "execution:done" and event["session_id"] == self.session_id
-                is_numbered = event.get("sequence") is not None
-                is_passed_over = self._is_at_rest(event) or (is_over and not is_numbered)
+                is_of_session = Cursor.of_event(event) is not None
+                is_passed_over = self._is_at_rest(event) or (is_over and not is_of_session)
                 if accepted["status"] == "queued" and not is_begun and is_passed_over:
                     raise _not_sent(prompt, event["data"].get("error"))
                 is_begun = is_begun or (is_own and event["event"] != STATUS)
-                if not is_begun or not (is_numbered or is_over):
+                if not is_begun or not (is_of_session or is_over):
                     continue
                 yield event
                 if is_over:
@@ -174,7 +175,7 @@ class RemoteSession:
                         self._approvals.ask(asked["request_id"])
                 yield event
 
-    async def _events(self, after: int | None) -> AsyncGenerator[Event, None]:
+    async def _events(self, after: Cursor | None) -> AsyncGenerator[Event, None]:
         async with aclosing(self.client.events(f"{self.path}/stream", after=after)) as events:
             async for event in events:
                 self._approvals.hear(event)

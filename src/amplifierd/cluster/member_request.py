@@ -11,7 +11,7 @@ CALLER = "x-amplifier-caller"
 """Whom the sender let in, and for whom it asks."""
 
 RESUMED = "x-amplifier-resumed"
-"""Says of a stream whether it goes on with one that a client has watched so far."""
+"""What members of the version before send with a stream that goes on; it is sealed, and says nothing here."""
 
 SEAL = "x-amplifier-seal"
 """The seal of an answer."""

@@ -363,7 +363,7 @@ def _published(event: LiveEvent) -> PublishedEvent:
         event.envelope,
         session_id=event.session_id,
         root_id=event.root_session_id,
-        sequence=event.sequence,
+        cursor=event.cursor,
         is_delta=event.is_delta,
     )
 

@@ -17,7 +17,7 @@ _OF_ONE_PIECE = frozenset({*_TEXTS, "sequence", "timestamp"})
 
 
 def merged(events: Sequence[PublishedEvent]) -> list[PublishedEvent]:
-    """Return events in their order, with neighbouring pieces of one block as one piece under the last number."""
+    """Return events in their order, with neighbouring pieces of one block as one piece where the last one stands."""
     found: list[PublishedEvent] = []
     for block, run in groupby(events, key=_block):
         pieces = [*run]
@@ -47,7 +47,7 @@ def _one(pieces: Sequence[PublishedEvent]) -> PublishedEvent:
         encoded(whole),
         session_id=last.session_id,
         root_id=last.root_id,
-        sequence=last.sequence,
+        cursor=last.cursor,
         is_delta=True,
     )
     one.number = last.number

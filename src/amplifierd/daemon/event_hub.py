@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any
 
 from amplifierd.exceptions import TooManySubscribersError
+from amplifierd.session_store.cursor import Cursor
 from amplifierd.sessions.uncounted_usage import TURN_DONE
 
 from .event_filter import EventFilter
@@ -45,11 +46,12 @@ class EventHub:
     # --- what happens
 
     def publish(self, event: PublishedEvent) -> None:
-        """Hand on an event of a session. Those of a tree come with growing numbers."""
+        """Hand on an event of a session. Those of a tree come in the order of their cursors."""
         root_id = event.root_id
-        if root_id is not None and event.sequence is not None:
+        if root_id is not None and event.cursor is not None:
             self._ancestry.learn(event)
-            self._remember(root_id, event, event.sequence)
+            if not self._remember(root_id, event, event.cursor):
+                return
         elif root_id is not None and event.name == TURN_DONE:
             self._remember_end(root_id, event)
         self._hand_out(event)
@@ -96,30 +98,34 @@ class EventHub:
                 subscriber.close()
 
     def _hand_out(self, event: PublishedEvent) -> None:
-        self._everything.add(event)
-        event.number = self._everything.last
+        event.number = self._everything.last + 1
+        self._everything.add(event, event.number)
         for subscriber in self._of_all:
             subscriber.offer(event)
         if event.root_id is not None and not event.is_relayed:
             for subscriber in self._of_root.get(event.root_id, ()):
                 subscriber.offer(event)
 
-    def _remember(self, root_id: str, event: PublishedEvent, sequence: int) -> None:
-        ring = self._rings.get(root_id)
+    def _remember(self, root_id: str, event: PublishedEvent, cursor: Cursor) -> bool:
+        """Keep an event for those who come back; False for a piece that comes too late to be of use to anyone."""
+        ring, stored = self._rings.get(root_id), cursor.stored_before
         if ring is None:
             ring = self._rings[root_id] = EventRing(
-                sequence - 1, max_events=self.limits.ring_events, max_bytes=self.limits.ring_bytes
+                stored, max_events=self.limits.ring_events, max_bytes=self.limits.ring_bytes
             )
             self._forget_rings()
-            for subscriber in self._of_root.get(root_id, ()) if sequence > 1 else ():
-                subscriber.put(Missing(0, sequence - 1))  # what was stored, and told to no one, since they began
-        elif sequence != ring.last + 1:
-            self._skip(root_id, ring, sequence)
+            for subscriber in self._of_root.get(root_id, ()) if stored else ():
+                subscriber.put(Missing(0, stored))  # what was stored, and told to no one, since they began
+        elif cursor.piece and ring.cursor.covers(cursor):
+            return False
+        elif stored != ring.last:
+            self._skip(root_id, ring, cursor)
         before = ring.size
-        ring.add(event)
+        ring.add(event, cursor.seq)
         self._rings_size += ring.size - before
         self._rings.move_to_end(root_id)
         self._make_room()
+        return True
 
     def _remember_end(self, root_id: str, event: PublishedEvent) -> bool:
         """Keep the end of a turn that is stored nowhere, for those who come back to wait for it; False if it was."""
@@ -133,16 +139,17 @@ class EventHub:
             self._untold_ends.popitem(last=False)
         return is_new
 
-    def _skip(self, root_id: str, ring: EventRing, sequence: int) -> None:
+    def _skip(self, root_id: str, ring: EventRing, cursor: Cursor) -> None:
         """Begin a ring anew: what lies between was told to no one here, but may be stored."""
-        last, self._rings_size = ring.last, self._rings_size - ring.size
-        ring.clear(sequence - 1)
-        gap = {"requested": None, "resumed_at": sequence, "session_id": root_id, "reason": "missed"}
+        stored, last, self._rings_size = cursor.stored_before, ring.last, self._rings_size - ring.size
+        ring.clear(stored)
+        gap = {"requested": None, "resumed_at": cursor.seq, "session_id": root_id, "reason": "missed"}
         for subscriber in self._of_root.get(root_id, ()):
-            if sequence > last:
-                subscriber.put(Missing(last, sequence - 1))
+            if stored > last:
+                subscriber.put(Missing(last, stored))
             else:
-                subscriber.put(daemon_event("stream:gap", gap | {"reason": "begun-anew"}, root_id=root_id))
+                anew = gap | {"reason": "begun-anew"}
+                subscriber.put(daemon_event("stream:gap", anew, root_id=root_id, cursor=Cursor(0, stored)))
         for subscriber in self._of_all:
             subscriber.offer(daemon_event("stream:gap", gap, root_id=root_id))
 
@@ -186,11 +193,6 @@ class EventHub:
         """How many events those who watch have not taken yet."""
         of_roots = (one for watching in self._of_root.values() for one in watching)
         return sum(one.waiting for one in (*self._of_all, *of_roots))
-
-    def last_sequence(self, root_id: str) -> int | None:
-        """Return the number of the latest event of a tree, None when none was heard of."""
-        ring = self._rings.get(root_id)
-        return None if ring is None else ring.last
 
     def ring(self, root_id: str) -> EventRing | None:
         return self._rings.get(root_id)

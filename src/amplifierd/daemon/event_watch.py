@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from amplifierd.session_store.cursor import Cursor
+
 from .event_filter import EventFilter
 from .event_hub import EventHub
 from .event_view import EventView
@@ -17,6 +19,8 @@ Batch = Sequence[PublishedEvent]
 """Events that are there together; none when nothing happened for a while."""
 
 Facts = Callable[[], Mapping[str, Any]]
+
+_BEGINNING = Cursor(0, 0)
 
 
 class Watch(Protocol):
@@ -83,26 +87,23 @@ class SessionWatch(EventWatch):
         names: EventFilter,
         *,
         children: bool = True,
-        after: str | int | None = None,
+        after: str | None = None,
         replay: int = 0,
-        is_resumed: bool = False,
         facts: Facts = dict,
     ) -> None:
-        """Watch from now on, with what came after the event with the id `after`, or with the last `replay` events.
-
-        With `is_resumed` a stream goes on that had come as far as `after`, also if pieces of answers up to there were
-        told by another daemon and are stored nowhere.
-        """
+        """Watch from now on, with what came after the event with the id `after`, or with the last `replay` events."""
         super().__init__(hub, hub.watch(session_id, root_id, names, children=children))
         self._stored, self._session_id, self._root_id = stored, session_id, root_id
-        self._after, self._replay, self._facts, self._is_resumed = after, replay, facts, is_resumed
-        ring = hub.ring(root_id)
-        self._floor: int | None = ring.floor if ring is not None else None
-        self._last: int | None = ring.last if ring is not None else None
-        wanted = ring.after(_number(after) or 0) if ring is not None and (after is not None or replay) else []
-        self._recent = [event for event in wanted if self._subscriber.wants(event)]
+        self._after, self._replay, self._facts = after, replay, facts
         self._ends = [event for event in hub.untold_ends(root_id) if self._subscriber.wants(event)]
-        self._position = 0
+        self._position = (None if after is None else Cursor.parse(after)) or _BEGINNING
+        ring = hub.ring(root_id)
+        if ring is not None and ring.last < self._position.seq:
+            ring = None  # the tree went on elsewhere, and what happened there is stored
+        self._floor: int | None = ring.floor if ring is not None else None
+        self._last: Cursor | None = ring.cursor if ring is not None else None
+        wanted = ring.after(self._is_known) if ring is not None and (after is not None or replay) else []
+        self._recent = [event for event in wanted if self._subscriber.wants(event)]
 
     def frame(self, event: PublishedEvent) -> bytes:
         return event.frame()
@@ -113,56 +114,65 @@ class SessionWatch(EventWatch):
         return [*begun]
 
     async def _anew(self) -> Batch:
-        last = self._last if self._last is not None else await self._stored.last_sequence()
-        told = {"session_id": self._session_id, "sequence": last, **self._facts()}
-        connected = daemon_event("stream:connected", told, session_id=self._session_id, root_id=self._root_id)
+        last = self._last or await self._stored.last_cursor()
+        told = {"session_id": self._session_id, "sequence": last.seq, **self._facts()}
+        connected = daemon_event(
+            "stream:connected", told, session_id=self._session_id, root_id=self._root_id, cursor=last
+        )
         recent = self._recent[-self._replay :] if self._replay else []
         if missing := self._replay - len(recent):
             older = await self._fill(Missing(0, self._floor))
             recent = [*older[-missing:], *recent]
-        self._position = max([last, *(event.sequence or 0 for event in recent[-1:])])
+        self._position = last
+        self._pass(recent)
         return [connected, *recent]
 
     async def _again(self) -> Batch:
-        after = _number(self._after)
-        last = self._last if self._last is not None else await self._stored.last_sequence()
-        if after is not None and after > last and (self._is_resumed or await self._was_told_elsewhere(after)):
-            self._position = after
-            return self._ends
-        if after is None or after > last:
+        after = Cursor.parse(self._after or "")
+        last = self._last or await self._stored.last_cursor()
+        if after is None or after.seq > last.seq:
             self._position = last
             reason = "unknown" if after is not None else "not-an-id"
-            return [_gap(self._after, last, reason, session_id=self._session_id, root_id=self._root_id)]
+            return [
+                _gap(self._after, last.seq, reason, session_id=self._session_id, root_id=self._root_id, cursor=last)
+            ]
         missed: Batch = ()
-        if self._floor is None or after < self._floor:
-            missed = await self._fill(Missing(after, self._floor))
+        if self._floor is None or after.seq < self._floor:
+            missed = await self._fill(Missing(after.seq, self._floor))
         whole = [*missed, *self._recent]
-        self._position = max([after, *(event.sequence or 0 for event in whole[-1:])])
+        self._pass(whole)
         return [*whole, *self._ends]
-
-    async def _was_told_elsewhere(self, number: int) -> bool:
-        """Say whether a number may be that of a piece of an answer that another daemon sent and no store has."""
-        return self._last is None and number <= await self._stored.highest_sequence()
 
     async def _fill(self, missing: Missing) -> Batch:
         """Read what is missing; where its end is not known, up to what has been heard of meanwhile."""
-        after = max(missing.after, self._position)
+        after = max(missing.after, self._position.seq)
         if missing.until is not None and missing.until <= after:
             return ()
         found = await self._stored.between(after, missing.until)
         ring = self._hub.ring(self._root_id)
-        if missing.until is None and ring is not None:
-            return [event for event in found if (event.sequence or 0) <= ring.floor]
+        if missing.until is None and ring is not None and ring.floor >= after:
+            return [event for event in found if event.cursor is not None and event.cursor.seq <= ring.floor]
         return found
+
+    def _is_known(self, event: PublishedEvent) -> bool:
+        """Say whether the client has seen an event."""
+        return event.cursor is not None and self._position.covers(event.cursor)
+
+    def _pass(self, events: Batch) -> None:
+        """Take note of what the client is shown."""
+        for event in events[-1:]:
+            if event.cursor is not None and not self._position.covers(event.cursor):
+                self._position = event.cursor
 
     async def _resolved(self, items: Sequence[Item]) -> Batch:
         batch: list[PublishedEvent] = []
         for item in items:
             for event in await self._fill(item) if isinstance(item, Missing) else (item,):
                 if event.name == "stream:gap":
-                    self._position = 0
-                if event.sequence is None or event.sequence > self._position:
-                    self._position = event.sequence or self._position
+                    self._position = event.cursor or _BEGINNING
+                    batch.append(event)
+                elif not self._is_known(event):
+                    self._position = event.cursor or self._position
                     batch.append(event)
         return batch
 
@@ -187,7 +197,7 @@ class GlobalWatch(EventWatch):
         ring = hub.everything
         known = _number_of_boot(after, hub.boot_id)
         if after is None:
-            recent = [event for event in ring.after(0) if self._subscriber.wants(event)] if replay else []
+            recent = [event for event in ring.after(lambda _: False) if self._subscriber.wants(event)] if replay else []
             facts: dict[str, Any] = {"session_id": None, "sequence": f"{hub.boot_id}-{ring.last}"}
             told = {**facts, "activity": None, "pending_approvals": []}
             self._first = [daemon_event("stream:connected", told), *recent[-replay:]]
@@ -195,7 +205,8 @@ class GlobalWatch(EventWatch):
             reason = "other-boot" if known is None else "evicted" if known < ring.floor else "unknown"
             self._first = [_gap(after, f"{hub.boot_id}-{ring.last}", reason)]
         else:
-            self._first = [event for event in ring.after(known) if self._subscriber.wants(event)]
+            missed = ring.after(lambda event: event.number <= known)
+            self._first = [event for event in missed if self._subscriber.wants(event)]
 
     def frame(self, event: PublishedEvent) -> bytes:
         return event.global_frame(self._hub.boot_id)
@@ -227,12 +238,6 @@ def _gap(requested: object, resumed_at: object, reason: str, **of: Any) -> Publi
     return daemon_event("stream:gap", {"requested": requested, "resumed_at": resumed_at, "reason": reason}, **of)
 
 
-def _number(text: str | int | None) -> int | None:
-    if isinstance(text, str):
-        return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
-    return text
-
-
 def _number_of_boot(text: str | None, boot_id: str) -> int | None:
     boot, _, number = (text or "").rpartition("-")
-    return _number(number) if boot == boot_id else None
+    return int(number) if boot == boot_id and number.isascii() and number.isdigit() and len(number) < 19 else None

@@ -17,6 +17,7 @@ from amplifier_system.supervisor import Supervisor, cancelled
 from amplifier_system.tasks import start_task
 from amplifierd.cluster.destination import Destination
 from amplifierd.exceptions import MemberError, SessionError
+from amplifierd.session_store.cursor import Cursor
 
 from .event_filter import EventFilter
 from .event_hub import EventHub
@@ -43,7 +44,7 @@ class MemberEvents:
         self._cluster, self._hub, self._caller = cluster, hub, caller
         self._watching: dict[str, _MemberStream] = {}
         self._running: asyncio.Task[None] | None = None
-        self._last: OrderedDict[str, int] = OrderedDict()
+        self._last: OrderedDict[str, Cursor] = OrderedDict()
 
     async def follow(self) -> None:
         """Be told what happens elsewhere from now on, as long as a client watches everything."""
@@ -96,16 +97,23 @@ class MemberEvents:
                 stream.is_connected.set()
 
     async def _pass_on(self, event: PublishedEvent) -> None:
-        root_id, sequence = event.root_id, event.sequence
-        if root_id is not None and sequence is not None:
-            last = max(self._last.get(root_id, 0), self._hub.last_sequence(root_id) or 0)
-            if last and sequence <= last:
+        root_id, cursor = event.root_id, event.cursor
+        if root_id is not None and cursor is not None:
+            last = self._known(root_id)
+            if last is not None and last.covers(cursor):
                 return
-            if last and sequence > last + 1:
-                for missed in await self._missed(root_id, last, sequence - 1):
+            if last is not None and cursor.stored_before > last.seq:
+                for missed in await self._missed(root_id, last.seq, cursor.stored_before):
                     self._hub.relay(missed)
-            self._note(root_id, sequence)
+            self._note(root_id, cursor)
         self._hub.relay(event)
+
+    def _known(self, root_id: str) -> Cursor | None:
+        """Return how far the events of a tree were heard of here, wherever they happened."""
+        ring, last = self._hub.ring(root_id), self._last.get(root_id)
+        if ring is None or (last is not None and last.covers(ring.cursor)):
+            return last
+        return ring.cursor
 
     async def _missed(self, root_id: str, after: int, until: int) -> list[PublishedEvent]:
         stored = StoredTree(self._cluster.store, root_id, root_id, EventFilter())
@@ -113,8 +121,8 @@ class MemberEvents:
             return await stored.between(after, until)
         return []
 
-    def _note(self, root_id: str, sequence: int) -> None:
-        self._last[root_id] = sequence
+    def _note(self, root_id: str, cursor: Cursor) -> None:
+        self._last[root_id] = cursor
         self._last.move_to_end(root_id)
         if len(self._last) > _TREES_KNOWN:
             self._last.popitem(last=False)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from amplifierd.session_store.cursor import Cursor
 from amplifierd.session_store.json_lines import encoded_for_others
 from amplifierd.session_store.protocol import StoredEvent
 from amplifierd.session_store.record import now
@@ -17,18 +18,24 @@ _RESERVED = frozenset({"error", "open", "message"})
 
 _NAMES_REMEMBERED = 1024
 
-_OF_A_LINE = ("seq", "ts", "lvl", "event", "session_id", "parent_id", "correlation_id", "data")
+_OF_A_LINE = (
+    *("seq", "epoch", "ts", "lvl", "event", "session_id", "parent_id", "correlation_id", "data"),
+    *("turn_id", "changes"),
+)
+"""What a line says in its own words, and what only the store has of an event."""
 
 
 class PublishedEvent:
-    """One event. `sequence` numbers it within its tree; a daemon event has none. `number` is that of the global stream.
+    """One event. `cursor` says where it stands in its tree; a daemon event has one only to say how far a client is.
+
+    `number` is that of the global stream.
 
     One with `owners` is told only to them. One that `is_relayed` happened at another member. Its bytes, `size` of them,
     are never changed, so that all who get it share them.
     """
 
     __slots__ = (
-        *("_envelope_from", "body", "is_delta", "is_relayed", "name", "number", "owners", "root_id", "sequence"),
+        *("_envelope_from", "body", "cursor", "is_delta", "is_relayed", "name", "number", "owners", "root_id"),
         *("session_id", "size"),
     )
 
@@ -39,12 +46,12 @@ class PublishedEvent:
         *,
         session_id: str | None = None,
         root_id: str | None = None,
-        sequence: int | None = None,
+        cursor: Cursor | None = None,
         is_delta: bool = False,
         owners: frozenset[str] | None = None,
     ) -> None:
         self.name, self.session_id, self.root_id = name, session_id, root_id
-        self.sequence, self.is_delta, self.owners = sequence, is_delta, owners
+        self.cursor, self.is_delta, self.owners = cursor, is_delta, owners
         self.number, self.is_relayed = 0, False
         head = _head(name)
         self._envelope_from = len(head)
@@ -52,8 +59,8 @@ class PublishedEvent:
         self.size = len(self.body)
 
     def frame(self) -> bytes:
-        """Return the frame on the stream of a session; a daemon event leaves the client's last id as it is."""
-        return self.body if self.sequence is None else b"id: %d\n%b" % (self.sequence, self.body)
+        """Return the frame on the stream of a session; without a cursor it leaves the client's last id as it is."""
+        return self.body if self.cursor is None else b"id: %b\n%b" % (str(self.cursor).encode(), self.body)
 
     def global_frame(self, boot_id: str) -> bytes:
         """Return the frame on the stream of all sessions."""
@@ -71,12 +78,14 @@ def daemon_event(
     *,
     session_id: str | None = None,
     root_id: str | None = None,
+    cursor: Cursor | None = None,
     owners: frozenset[str] | None = None,
 ) -> PublishedEvent:
-    """Return an event of the daemon itself, which belongs to no counter and is not stored."""
+    """Return an event of the daemon itself, which is not stored; one with a `cursor` says how far a client is."""
     envelope = {
         "event": name,
         "sequence": None,
+        "cursor": None if cursor is None else str(cursor),
         "session_id": session_id,
         "parent_id": None,
         "root_session_id": root_id,
@@ -84,15 +93,18 @@ def daemon_event(
         "correlation_id": None,
         "data": dict(data),
     }
-    return PublishedEvent(name, encoded_for_others(envelope), session_id=session_id, root_id=root_id, owners=owners)
+    return PublishedEvent(
+        name, encoded_for_others(envelope), session_id=session_id, root_id=root_id, cursor=cursor, owners=owners
+    )
 
 
 def stored_event(line: StoredEvent, root_id: str) -> PublishedEvent:
     """Return an event as it was told when it was stored."""
-    name, session_id, sequence = str(line.get("event")), str(line.get("session_id")), int(line.get("seq") or 0)
+    name, session_id, cursor = str(line.get("event")), str(line.get("session_id")), Cursor.of_line(line)
     envelope = {
         "event": name,
-        "sequence": sequence,
+        "sequence": cursor.seq,
+        "cursor": str(cursor),
         "session_id": session_id,
         "parent_id": line.get("parent_id"),
         "root_session_id": root_id,
@@ -106,7 +118,7 @@ def stored_event(line: StoredEvent, root_id: str) -> PublishedEvent:
         encoded_for_others(envelope),
         session_id=session_id,
         root_id=root_id,
-        sequence=sequence,
+        cursor=cursor,
         is_delta=is_delta(name),
     )
 

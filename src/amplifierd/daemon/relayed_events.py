@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+from amplifierd.session_store.cursor import Cursor
 from amplifierd.sessions.tree_events import is_delta
 
 from .published_event import PublishedEvent
@@ -49,7 +50,7 @@ def _event(frame: bytes) -> tuple[str | None, PublishedEvent] | None:
         data,
         session_id=envelope.get("session_id"),
         root_id=envelope.get("root_session_id"),
-        sequence=envelope.get("sequence"),
+        cursor=Cursor.of_event(envelope),
         is_delta=is_delta(name),
         owners=None if owners is None else frozenset(owners.decode().split(",")),
     )

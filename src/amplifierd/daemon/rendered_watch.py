@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
 from amplifier_system.tasks import start_task
+from amplifierd.session_store.cursor import Cursor
 from amplifierd.session_store.json_lines import encoded
 
 from .event_watch import Batch, Watch
@@ -107,7 +108,7 @@ class RenderedWatch:
             data = envelope.get("data")
             if isinstance(data, dict):
                 await self._add_html(data, self._blocks.pop(_place(event, data), None))
-                return _changed(event, envelope, event.sequence)
+                return _changed(event, envelope, event.cursor)
         return event
 
     async def _add_html(self, data: dict[str, Any], streamed: _Block | None) -> None:
@@ -146,7 +147,7 @@ class RenderedWatch:
         block.rendered = length
         block.not_before = time.monotonic() + max(INTERVAL_S, _PATIENCE * (time.monotonic() - begun))
         data = {**block.latest["data"], block.key: "", "html": html, "length": length}
-        return [_changed(block.event, {**block.latest, "sequence": None, "data": data}, None)]
+        return [_changed(block.event, {**block.latest, "sequence": None, "cursor": None, "data": data}, None)]
 
 
 async def rendered(message: dict[str, Any], renderer: Renderer) -> dict[str, Any]:
@@ -186,14 +187,14 @@ def _place(event: PublishedEvent, data: Mapping[str, Any]) -> tuple[Any, ...]:
     return event.session_id, kind, data.get("request_id"), data.get("block_index")
 
 
-def _changed(event: PublishedEvent, envelope: Mapping[str, Any], sequence: int | None) -> PublishedEvent:
+def _changed(event: PublishedEvent, envelope: Mapping[str, Any], cursor: Cursor | None) -> PublishedEvent:
     changed = PublishedEvent(
         event.name,
         encoded(envelope),
         session_id=event.session_id,
         root_id=event.root_id,
-        sequence=sequence,
+        cursor=cursor,
         is_delta=event.is_delta,
     )
-    changed.number = event.number if sequence is not None else 0
+    changed.number = event.number if cursor is not None else 0
     return changed

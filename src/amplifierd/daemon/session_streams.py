@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from amplifierd.cluster.destination import Destination
-from amplifierd.cluster.member_request import RESUMED
 from amplifierd.exceptions import MemberError
+from amplifierd.session_store.cursor import Cursor
 from amplifierd.session_store.record import SessionRecord
 
 from .callers import Caller
@@ -21,9 +21,6 @@ from .relayed_events import batches_of, relayed_events
 from .stitched_watch import StitchedWatch
 from .stored_tree import StoredTree
 
-Begin = str | int | None
-"""The id of the event after which a stream begins."""
-
 
 async def session_watch(
     daemon: Daemon,
@@ -32,23 +29,22 @@ async def session_watch(
     names: EventFilter,
     *,
     children: bool = True,
-    after: Begin = None,
+    after: str | None = None,
     replay: int = 0,
     is_relayed: bool = False,
-    is_resumed: bool = False,
     address: str = "",
 ) -> Watch:
-    """Return a watch on a session, which tells a client what the session does.
+    """Return a watch on a session, which tells a client what the session does, by default from now on.
 
-    In a cluster it follows the session to wherever that is; one that `is_relayed`, for another member, does not, and
-    `is_resumed` if it goes on with what that member has passed on so far.
+    `after` is the id of the event after which it begins. In a cluster it follows the session to wherever that is; one
+    that `is_relayed`, for another member, does not.
 
     Raises:
         TooManySubscribersError: as many watch already as may.
     """
     if daemon.cluster is None or is_relayed:
         await forget_old_ring(daemon, record)
-        return watch_here(daemon, record, names, children=children, after=after, replay=replay, is_resumed=is_resumed)
+        return watch_here(daemon, record, names, children=children, after=after, replay=replay)
     stitched = stitched_watch(
         daemon, caller, record, names, children=children, after=after, replay=replay, address=address
     )
@@ -78,7 +74,7 @@ def stitched_watch(
     names: EventFilter,
     *,
     children: bool = True,
-    after: Begin = None,
+    after: str | None = None,
     replay: int = 0,
     address: str = "",
 ) -> StitchedWatch:
@@ -87,20 +83,21 @@ def stitched_watch(
     assert cluster is not None
     asked: dict[str, Any] = {"filter": ",".join(names.patterns), "children": str(children).lower()}
 
-    def begin(position: int | None) -> dict[str, Any]:
+    def begin(position: str | None) -> dict[str, Any]:
         if position is not None:
             return {"after": position}
         return {"replay": replay} | ({} if after is None else {"after": after})
 
-    async def open_here(position: int | None) -> SessionWatch:
+    async def open_here(position: Cursor | None) -> SessionWatch:
         await forget_old_ring(daemon, record)
-        return watch_here(daemon, record, names, children=children, is_resumed=position is not None, **begin(position))
+        known = None if position is None else str(position)
+        return watch_here(daemon, record, names, children=children, **begin(known))
 
     @asynccontextmanager
-    async def open_there(to: Destination, position: int | None) -> AsyncIterator[AsyncIterator[Batch]]:
-        target = f"/api/v1/sessions/{record.session_id}/stream?{urlencode(asked | begin(position))}"
-        headers = [] if position is None else [(RESUMED, "1")]
-        async with cluster.peers.send(to, "GET", target, caller=carried(caller, address), headers=headers) as response:
+    async def open_there(to: Destination, position: Cursor | None) -> AsyncIterator[AsyncIterator[Batch]]:
+        known = None if position is None else str(position.seq)  # pieces that come again are known here
+        target = f"/api/v1/sessions/{record.session_id}/stream?{urlencode(asked | begin(known))}"
+        async with cluster.peers.send(to, "GET", target, caller=carried(caller, address)) as response:
             if response.status_code != 200:
                 raise MemberError(f"{to.address} answered {response.status_code} to who watches {record.session_id}")
             yield batches_of(relayed_events(response.aiter_raw()))
@@ -117,15 +114,14 @@ async def forget_old_ring(daemon: Daemon, record: SessionRecord) -> None:
     ring = daemon.events.ring(record.root_id)
     if ring is not None:
         stored = StoredTree(daemon.home.sessions.runtime.store, record.session_id, record.root_id, EventFilter())
-        if await stored.last_sequence() > ring.last:
+        if (await stored.last_cursor()).seq > ring.last:
             daemon.events.forget_ring(record.root_id)
 
 
 async def latest_sequence(daemon: Daemon, record: SessionRecord) -> int:
-    """Return the number of the latest event of a session's tree."""
+    """Return the number of the latest stored event of a session's tree."""
     await forget_old_ring(daemon, record)
-    known = daemon.events.last_sequence(record.root_id)
-    if known is not None:
-        return known
+    if (ring := daemon.events.ring(record.root_id)) is not None:
+        return ring.last
     store = daemon.home.sessions.runtime.store
-    return await StoredTree(store, record.session_id, record.root_id, EventFilter()).last_sequence()
+    return (await StoredTree(store, record.session_id, record.root_id, EventFilter()).last_cursor()).seq

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from typing import Any
 
@@ -18,6 +18,7 @@ from amplifierd.cluster.destination import Destination
 from amplifierd.cluster.whereabouts import WatchedTree, Whereabouts, daemon_at
 from amplifierd.exceptions import MemberError, MemberUntrustedError, StoreUnavailableError, TooManySubscribersError
 from amplifierd.problems import public_document
+from amplifierd.session_store.cursor import Cursor
 from amplifierd.session_store.tree_place import NOWHERE
 from amplifierd.sessions.announcements import DELETED
 from amplifierd.sessions.uncounted_usage import TURN_DONE
@@ -31,10 +32,10 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 1.0
 _ENDS_KNOWN = 256
 OVERFLOW = "stream:overflow"
 
-OpenHere = Callable[[int | None], Awaitable[SessionWatch]]
+OpenHere = Callable[[Cursor | None], Awaitable[SessionWatch]]
 """Begins to watch here, after an event that was passed on, or as the client asked for it."""
 
-OpenThere = Callable[[Destination, int | None], AbstractAsyncContextManager[AsyncIterator[Batch]]]
+OpenThere = Callable[[Destination, Cursor | None], AbstractAsyncContextManager[AsyncIterator[Batch]]]
 """The same at another member."""
 
 
@@ -59,7 +60,7 @@ class StitchedWatch:
         self._here: SessionWatch | None = None
         self._first: AsyncIterator[Batch] | None = None
         self._place = NOWHERE
-        self._position: int | None = None
+        self._position: Cursor | None = None
         self._is_over = False
         self._ends_passed_on: deque[tuple[str | None, Any]] = deque(maxlen=_ENDS_KNOWN)
 
@@ -81,7 +82,7 @@ class StitchedWatch:
     def _ends(self) -> bool:
         return self._is_over or self._whereabouts.is_closed
 
-    async def go_on_from(self, position: int, to: Destination, first: AsyncIterator[Batch] | None) -> None:
+    async def go_on_from(self, position: Cursor, to: Destination, first: AsyncIterator[Batch] | None) -> None:
         """Begin after a position, with events that come from a member already, if it still has the session."""
         self._position, self._place = position, await self._whereabouts.find(self._root_id)
         self._first = first if self._elsewhere == to else None
@@ -191,17 +192,16 @@ class StitchedWatch:
             if event.name == "stream:connected":
                 if self._position is None:
                     kept.append(event)
-                    self._position = _whole(_data(event).get("sequence"))
+                    self._position = event.cursor or Cursor(0, _whole(_data(event).get("sequence")))
             elif event.name == "stream:gap":
                 kept.append(event)
-                resumed, data = _whole(_data(event).get("resumed_at")), _data(event)
-                self._position = resumed - 1 if data.get("reason") == "begun-anew" else resumed
-            elif event.sequence is None:
+                self._position = event.cursor or _resumed(_data(event))
+            elif event.cursor is None:
                 if event.name != TURN_DONE or self._note_end(event):
                     kept.append(event)
-            elif self._position is None or event.sequence > self._position:
+            elif self._position is None or not self._position.covers(event.cursor):
                 kept.append(event)
-                self._position = event.sequence
+                self._position = event.cursor
                 if event.name == TURN_DONE:
                     self._note_end(event)
             if event.name == DELETED and event.session_id == self._session_id:
@@ -224,6 +224,12 @@ async def _next(events: AsyncIterator[Batch]) -> Batch | None:
 def _data(event: PublishedEvent) -> dict[str, Any]:
     data = event.envelope().get("data")
     return data if isinstance(data, dict) else {}
+
+
+def _resumed(gap: Mapping[str, Any]) -> Cursor:
+    """Return where a stream goes on after the gap that a member of an older version tells of."""
+    resumed = _whole(gap.get("resumed_at"))
+    return Cursor(0, resumed - 1 if gap.get("reason") == "begun-anew" else resumed)
 
 
 def _whole(number: object) -> int:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from amplifierd.exceptions import SessionNotFoundError
-from amplifierd.session_store.protocol import SessionStore, StoredEvent
-from amplifierd.sessions.tree_history import last_sequence
+from amplifierd.session_store.protocol import Cursor, SessionStore, StoredEvent
 
 from .event_filter import EventFilter
 from .published_event import PublishedEvent, stored_event
@@ -27,22 +28,13 @@ class StoredTree:
         lines.sort(key=lambda line: int(line["seq"]))
         return [stored_event(line, self._root_id) for line in lines]
 
-    async def last_sequence(self) -> int:
-        """Return the number of the last event that the whole tree has stored, 0 when there is none."""
-        numbers = [0]
+    async def last_cursor(self) -> Cursor:
+        """Return where the stored events of the whole tree end; the number is 0 when there is none."""
+        cursors: list[Cursor] = []
         for member in await self._members(self._root_id, always=True):
-            try:
-                numbers.append(await self._store.last_seq(member))
-            except SessionNotFoundError:
-                continue
-        return max(numbers)
-
-    async def highest_sequence(self) -> int:
-        """Return the highest number that an event of the whole tree can have had, also one that was not stored."""
-        try:
-            return await last_sequence(self._store, self._root_id)
-        except SessionNotFoundError:
-            return 0
+            with suppress(SessionNotFoundError):
+                cursors.append(await self._store.last_cursor(member))
+        return Cursor.furthest(cursors)
 
     async def _members(self, session_id: str, *, always: bool = False) -> tuple[str, ...]:
         if not (self._children or always):

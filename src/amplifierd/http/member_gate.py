@@ -11,7 +11,7 @@ from starlette.requests import HTTPConnection as Connection
 from starlette.types import Message, Receive, Scope
 
 from amplifierd.cluster.channel import Channels, Request, SealedAnswer
-from amplifierd.cluster.member_request import CALLER, CHANNEL, RESUMED, sealed_headers
+from amplifierd.cluster.member_request import CALLER, CHANNEL, sealed_headers
 from amplifierd.daemon.callers import Caller
 from amplifierd.daemon.carried_caller import read_carried
 from amplifierd.exceptions import UnauthorizedError
@@ -71,11 +71,6 @@ def accept(channels: Channels, scope: Scope, headers: Headers) -> MemberRequest:
 def is_relayed(request: Connection) -> bool:
     """Say whether another member passes on what is answered."""
     return MEMBER in request.scope["state"]
-
-
-def is_resumed(request: Connection) -> bool:
-    """Say whether another member goes on with a stream that a client has watched so far."""
-    return is_relayed(request) and RESUMED in request.headers
 
 
 def target_of(scope: Scope) -> str:

@@ -12,6 +12,7 @@ from amplifierd.daemon.daemon import Daemon
 from amplifierd.daemon.event_filter import EventFilter
 from amplifierd.daemon.relayed_events import batches_of, relayed_events
 from amplifierd.daemon.session_streams import stitched_watch
+from amplifierd.session_store.cursor import Cursor
 
 from .event_stream import MEDIA_TYPE, EventStreamResponse
 from .turn_stream import CORRELATION, turn_stream
@@ -34,7 +35,7 @@ async def relayed_turn(
     else:
         return None
     record = await daemon.access.get(caller, session_id)
-    after = int(parse_qs(urlsplit(events_url).query)["after"][0])
+    after = Cursor(0, int(parse_qs(urlsplit(events_url).query)["after"][0]))
     watch = stitched_watch(daemon, caller, record, EventFilter())
     await watch.go_on_from(after, to, batches_of(relayed_events(response.aiter_raw())) if is_stream else None)
     return turn_stream(daemon, caller, watch, session_id, correlation_id=correlation_id, events_url=events_url)

@@ -15,7 +15,7 @@ from amplifierd.daemon.rendered_watch import RenderedWatch
 from amplifierd.daemon.session_streams import session_watch
 from amplifierd.http.dependencies import Reader, TheDaemon
 from amplifierd.http.event_stream import STREAMED, EventStreamResponse
-from amplifierd.http.member_gate import is_relayed, is_resumed
+from amplifierd.http.member_gate import is_relayed
 from amplifierd.http.models import problems
 from amplifierd.http.routers import api_router
 
@@ -25,7 +25,10 @@ Patterns = Annotated[str | None, Query(alias="filter", description="names of eve
 Chosen = Annotated[Preset | None, Query(description="names of events by purpose; joined with `filter`")]
 Children = Annotated[bool, Query(description="also events of sessions that agents run in")]
 Replay = Annotated[int, Query(ge=0, le=10_000, description="begin with the last events")]
-After = Annotated[str | None, Query(max_length=200, description="begin after the event with this id")]
+After = Annotated[
+    str | None,
+    Query(max_length=200, description="begin after the event with this id, or, in a session, after this `sequence`"),
+]
 LastEventId = Annotated[str | None, Header(max_length=200, description="as `after`; browsers send it")]
 Rendered = Annotated[Literal["html"] | None, Query(description="`html`: messages and blocks carry their HTML as well")]
 Watched = Annotated[list[str] | None, Query(description="only these sessions, and what is below them")]
@@ -102,7 +105,6 @@ async def watch_session(
         after=begin,
         replay=replay,
         is_relayed=is_relayed(request),
-        is_resumed=is_resumed(request),
         address=request.state.address,
     )
     return _streamed(daemon, caller, watch, render)

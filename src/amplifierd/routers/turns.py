@@ -224,7 +224,7 @@ async def _watched(
 ) -> Response:
     """Submit a turn and answer with its events; one that was submitted before with where they are."""
     after = await latest_sequence(daemon, record)
-    watch = await session_watch(daemon, caller, record, EventFilter(), after=after)
+    watch = await session_watch(daemon, caller, record, EventFilter(), after=str(after))
     try:
         submitted = await daemon.turns.submit(record.session_id, turn, turn_key(request))
     except BaseException:
@@ -248,7 +248,7 @@ async def _watched(
 
 
 async def _beginning(daemon: Daemon, submitted: SubmittedTurn, latest: int) -> int:
-    """Return the number of the event after which a turn begins."""
+    """Return the number of the stored event after which a turn begins."""
     if not submitted.is_repeated:
         return latest
     events = await daemon.home.sessions.runtime.store.read_events(submitted.session_id)

@@ -37,6 +37,7 @@ from .message_page import MessagePage, Place
 from .parts_file import PartsFile
 from .process_locks import ProcessLocks
 from .protocol import (
+    Cursor,
     EventPage,
     EventPlace,
     Message,
@@ -177,10 +178,10 @@ class FileStore:
         files = self._files(session_id)
         return await in_thread(lambda _: files.read_event_page(place))
 
-    async def last_seq(self, session_id: str) -> int:
+    async def last_cursor(self, session_id: str) -> Cursor:
         files = self._files(session_id)
         last = await in_thread(lambda _: read_last(files.directory / EVENTS))
-        return int(last.get("seq") or 0) if last else 0
+        return Cursor.of_line(last or {})
 
     async def last_events(self, session_ids: Sequence[str], names: Collection[str]) -> dict[str, StoredEvent]:
         def find(session_id: str, stop: Stop) -> StoredEvent | None:

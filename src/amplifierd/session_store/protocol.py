@@ -16,11 +16,13 @@ from amplifier_sessions.event_page import EventPage, EventPlace
 from amplifier_sessions.session_query import SessionQuery
 from amplifierd.store_address import StoreAddress
 
+from .cursor import Cursor
 from .hold import Hold, Holder
 from .message_page import MessagePage, Place
 from .record import SessionRecord
 
 __all__ = [
+    "Cursor",
     "EventPage",
     "EventPlace",
     "Hold",
@@ -42,7 +44,7 @@ Message = dict[str, Any]
 """A line of a transcript: `{id, timestamp, role, content, turn, …}`."""
 
 StoredEvent = dict[str, Any]
-"""A line of the events: `{seq, ts, lvl, event, session_id, parent_id, correlation_id, data}`."""
+"""A line of the events: `{seq, epoch, ts, lvl, event, session_id, parent_id, correlation_id, data}`."""
 
 
 @dataclass(frozen=True)
@@ -160,8 +162,8 @@ class SessionStore(Protocol):
         """Return a part of the events, without reading all of them; `event_batches` reads on from there."""
         ...
 
-    async def last_seq(self, session_id: str) -> int:
-        """Return the number of the last stored event, 0 when there is none."""
+    async def last_cursor(self, session_id: str) -> Cursor:
+        """Return where the last stored event stands in its tree, the number is 0 when there is none."""
         ...
 
     async def last_events(self, session_ids: Sequence[str], names: Collection[str]) -> dict[str, StoredEvent]:

@@ -6,18 +6,19 @@ numbered and stored like any other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from amplifierd.session_store.cursor import Cursor
 from amplifierd.session_store.protocol import Hold, Holder, NewSession, SessionStore
 from amplifierd.session_store.record import SessionRecord
 
 from .journal import NOT_NESTED, Journal, event_of, place_of, stored_line
 from .secret_values import SecretValues
 from .tree_events import EventSource, TreeEvents
-from .tree_history import last_sequence
+from .tree_history import last_cursor
 
 CREATED, UPDATED, DELETED = "session:created", "session:updated", "session:deleted"
 RESTORED = "session:restored"
@@ -31,9 +32,9 @@ class Announcements:
         self.events = EventSource()
         self._store, self._secrets = store, secrets
 
-    def tree(self, root_session_id: str, last: int = 0) -> TreeEvents:
-        """Return the events of a tree, which the whole home hears."""
-        return TreeEvents(root_session_id, last, beyond=self.events)
+    def tree(self, root_session_id: str, begin: Cursor) -> TreeEvents:
+        """Return the events of a tree from a place on, which the whole home hears."""
+        return TreeEvents(root_session_id, begin, beyond=self.events)
 
     async def create(
         self,
@@ -69,12 +70,12 @@ class Announcements:
     ) -> Iterator[NewSession]:
         """Yield a session with the event that it was created; that is told when it is stored."""
         record = new.record
-        tree = tree or self.tree(record.root_id, first_sequence(new) - 1)
+        tree = tree or self.tree(record.root_id, last_of([new]))
         data = self._secrets.scrubbed(described(record))
         sequence = tree.next_sequence()
         event = event_of(CREATED, data, place_of(record), sequence, correlation_id, nesting)
         with tree.telling(event):
-            yield replace(new, events=[*new.events, stored_line(event, data, nesting)])
+            yield replace(new, events=[*new.events, stored_line(event, data, tree.epoch, nesting)])
 
     async def tell(
         self,
@@ -84,7 +85,8 @@ class Announcements:
         tree: TreeEvents | None = None,
     ) -> None:
         """Store events of a session that is not loaded, and tell them; `tree` is that of its root if it is loaded."""
-        tree = tree or self.tree(record.root_id, await last_sequence(self._store, record.root_id))
+        if tree is None:
+            tree = self.tree(record.root_id, (await last_cursor(self._store, record.root_id)).resumed(hold.epoch))
         await self.journal(hold, record, tree).write_all(entries)
 
     def journal(self, hold: Hold, record: SessionRecord, tree: TreeEvents) -> Journal:
@@ -102,17 +104,17 @@ def described(record: SessionRecord) -> dict[str, Any]:
     return {name: getattr(record, name) for name in ("session_id", "name", "profile_name", "working_dir", "created_by")}
 
 
-def first_sequence(new: NewSession) -> int:
-    """Return the number of the event that says that a session was created, the first one after those it begins with."""
-    return max((_number(event) for event in new.events), default=0) + 1
+def last_of(sessions: Iterable[NewSession]) -> Cursor:
+    """Return where the events end that the sessions of a tree begin with."""
+    return Cursor.furthest(Cursor.of_line(event) for session in sessions for event in session.events)
+
+
+def created_at(new: NewSession) -> Cursor:
+    """Return where the event stands that says that a root was created, after those that it begins with."""
+    return last_of([new]).next_event()
 
 
 def changes_told(record: SessionRecord, fields: Sequence[str]) -> tuple[tuple[str, dict[str, Any]], ...]:
     """Return the events for fields that were changed while a session was not loaded."""
     updated = (UPDATED, {"fields_changed": sorted(fields), "revision": record.revision})
     return (updated, (STATUS, {"status": record.status, "activity": None})) if "status" in fields else (updated,)
-
-
-def _number(event: Mapping[str, Any]) -> int:
-    number = event.get("seq")
-    return number if isinstance(number, int) else 0

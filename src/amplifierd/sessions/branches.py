@@ -19,7 +19,7 @@ from .creation import Creation, SessionRequest
 from .open_trees import APPROVALS
 from .transcript import last_turn
 from .tree_events import TreeEvents
-from .tree_history import last_sequence
+from .tree_history import last_cursor
 
 if TYPE_CHECKING:
     from .export import ReadableSessions
@@ -98,7 +98,8 @@ class Branches:
         below = await self._store.descendants(record.session_id)
         for session_id in below:
             ids[session_id] = _child_id(session_id, ids)
-        tree = self._announcements.tree(ids[record.session_id], await last_sequence(self._store, record.root_id))
+        last = await last_cursor(self._store, record.root_id)
+        tree = self._announcements.tree(ids[record.session_id], last)
         name = name or f"{(record.name or '')[:_LONGEST_NAME]} (copy)".strip()
         copied = await self._copy(record, ids, name, tree)
         for session_id in below:

@@ -10,13 +10,14 @@ from typing import Any, TypeVar
 
 from amplifierd.exceptions import SessionError
 from amplifierd.problems import interrupted_document
+from amplifierd.session_store.cursor import Cursor
 from amplifierd.session_store.hold import Hold, Holder
 from amplifierd.session_store.protocol import Message, SessionStore
 from amplifierd.session_store.record import OnTakeover, SessionRecord, now
 
 from .announcements import Announcements
 from .interruption import BrokenTurn, find_broken_turn
-from .tree_history import SessionHistory, last_sequence, session_history
+from .tree_history import SessionHistory, last_cursor, session_history
 from .uncounted_usage import TURN_BEGUN, TURN_DONE, last_mark
 
 logger = logging.getLogger(__name__)
@@ -56,12 +57,12 @@ async def _trust(interrupted: Sequence[InterruptedTurn]) -> None:
 
 @dataclass(frozen=True)
 class _Found:
-    """A session whose turn had not ended. The end of a `broken` one is told under a number after `last_sequence`."""
+    """A session whose turn had not ended. The end of a `broken` one is told after `last`, the end of its tree."""
 
     history: SessionHistory
     messages: Sequence[Message]
     broken: BrokenTurn | None
-    last_sequence: int
+    last: Cursor
 
     @property
     def interrupted(self) -> InterruptedTurn:
@@ -122,14 +123,14 @@ class InterruptedTurns:
         if not history.is_in_turn and (broken is None or broken.is_told):
             return None
         is_told = broken is not None and history.record.root_id == session_id
-        last = await last_sequence(self._store, session_id, history) if is_told else 0
+        last = await last_cursor(self._store, session_id, history) if is_told else history.last
         return _Found(history, messages, broken if is_told else None, last)
 
     async def _mark(self, found: _Found) -> InterruptedTurn | None:
         session_id = found.history.record.session_id
         hold = await self._store.acquire(session_id, self._holder)
         try:
-            if await self._store.last_seq(session_id) != found.history.last_seq:
+            if await self._store.last_cursor(session_id) != found.history.last:
                 return None  # another process has opened it meanwhile, and knows what became of its turn
             return await self._mark_held(hold, found)
         finally:
@@ -146,7 +147,7 @@ class InterruptedTurns:
             return interrupted
         told: list[tuple[str, dict[str, Any]]] = [(TURN_DONE, found.broken.done(found.messages))]
         told += [(TAKEN_OVER, policy)] if interrupted.action is not None else []
-        tree = self._announcements.tree(record.root_id, found.last_sequence)
+        tree = self._announcements.tree(record.root_id, found.last.resumed(hold.epoch))
         journal = self._announcements.journal(hold, record, tree)
         journal.correlation_id = interrupted.correlation_id
         await journal.end_turn(found.broken.turn_id, told, changes)

@@ -159,7 +159,7 @@ class Journal:
             told = plain.value
             if self._secrets.are_in(plain.texts, plain.keys):
                 told, _ = self._secrets.cleaned(plain, by_name=True)
-            tree.pass_on(self._event(event, told))
+            tree.pass_on(self._event(event, told, None))
         else:
             tree.add(self._entry(event, data, is_own=False))
         if event in PIECES:
@@ -240,8 +240,9 @@ class Journal:
         await self._store.append_events(self._hold, lines, append_id=append_id)
 
     def _lines(self, entries: Sequence[Entry]) -> list[StoredEvent]:
+        epoch, nesting = self._tree.epoch, self._nesting
         return [
-            {**stored_line(entry.event, entry.stored, self._nesting), **entry.beside}
+            {**stored_line(entry.event, entry.stored, epoch, nesting), **entry.beside}
             for entry in entries
             if entry.is_stored
         ]
@@ -259,12 +260,13 @@ class Journal:
                 logger.warning("event %s of session %s is not stored: %s", name, self._session_id, error)
 
     def _entry(self, name: str, data: Mapping[str, Any], *, is_own: bool) -> Entry:
-        plain = plain_data(data)
-        return Entry(self, self._event(name, plain.value), plain, is_own=is_own)
+        plain, tree = plain_data(data), self._tree
+        before, sequence = tree.last_sequence, None if is_delta(name) else tree.next_sequence()
+        return Entry(self, self._event(name, plain.value, sequence), plain, after=before, is_own=is_own)
 
-    def _event(self, name: str, data: Any) -> Event:
+    def _event(self, name: str, data: Any, sequence: int | None) -> Event:
         event = self._form.copy()
-        event["event"], event["sequence"], event["timestamp"] = name, self._tree.next_sequence(), now()
+        event["event"], event["sequence"], event["timestamp"] = name, sequence, now()
         event["correlation_id"], event["data"] = self.correlation_id, data
         return event
 
@@ -291,10 +293,11 @@ def event_of(
     correlation_id: str | None = None,
     nesting: Mapping[str, Any] = NOT_NESTED,
 ) -> Event:
-    """Return an event as it is told."""
+    """Return an event as it is told; where it stands in its tree is added when it is."""
     return {
         "event": name,
         "sequence": sequence,
+        "cursor": None,
         **place,
         "timestamp": now(),
         "correlation_id": correlation_id,
@@ -303,11 +306,12 @@ def event_of(
     }
 
 
-def stored_line(told: Event, data: Any, nesting: Mapping[str, Any] = NOT_NESTED) -> StoredEvent:
+def stored_line(told: Event, data: Any, epoch: int, nesting: Mapping[str, Any] = NOT_NESTED) -> StoredEvent:
     """Return an event as it is stored, with the data that is kept of it."""
     name = told["event"]
     return {
         "seq": told["sequence"],
+        "epoch": epoch,
         "ts": told["timestamp"],
         "lvl": _LEVELS.get(str(told["data"].get("level")), "ERROR" if name.endswith(":error") else "INFO"),
         "event": name,

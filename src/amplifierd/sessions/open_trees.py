@@ -12,9 +12,10 @@ from weakref import WeakValueDictionary
 from amplifier_core.display import DisplaySystem
 from amplifier_system.tasks import run_to_end
 from amplifierd.limits import Limits
+from amplifierd.session_store.cursor import Cursor
 from amplifierd.session_store.protocol import Hold, Holder, NewSession
 
-from .announcements import first_sequence
+from .announcements import created_at
 from .approvals import ApprovalQueue
 from .approvers import Approver
 from .lasting_approvals import LastingApprovals
@@ -97,7 +98,7 @@ class OpenTrees:
             found = self._open[root_id]
             if found.tree is None:
                 if found.new is not None:  # there is nothing to read yet
-                    root, last, used = found.new.record, first_sequence(found.new), Usage()
+                    root, last, used = found.new.record, created_at(found.new), Usage()
                 else:
                     last, used = await tree_history(self._store, root_id)
                     root = await self._store.read(root_id)
@@ -110,7 +111,7 @@ class OpenTrees:
     def _tree(
         self,
         hold: Hold,
-        last: int,
+        last: Cursor,
         budget: TreeBudget,
         approver: Approver,
         display: DisplaySystem | None,
@@ -131,7 +132,7 @@ class OpenTrees:
             await store.put_document(hold, APPROVALS, value)
 
         approvals = ApprovalQueue(root_id, emit=emit, load=load, save=save, approver=approver, lasting=lasting)
-        events = self._runtime.announcements.tree(root_id, last)
+        events = self._runtime.announcements.tree(root_id, last.resumed(hold.epoch))
         tree = SessionTree(store, hold, events, budget, approvals, display)
         return tree
 

@@ -30,7 +30,7 @@ from amplifierd.session_store.protocol import Hold, Holder, Message, NewSession,
 from amplifierd.session_store.record import SessionRecord, checked_session_id, new_session_id
 from amplifierd.signing_keys import Signer, SigningKeys
 
-from .announcements import Announcements
+from .announcements import Announcements, last_of
 from .export import (
     CARRIED_DOCUMENTS,
     DOCUMENTS,
@@ -265,9 +265,7 @@ async def _store_all(
     store: SessionStore, sessions: list[NewSession], holder: Holder, announcements: Announcements
 ) -> None:
     """Store sessions; when one cannot be, none of them stays."""
-    numbers = (event.get("seq") for session in sessions for event in session.events)
-    last = max((number for number in numbers if isinstance(number, int)), default=0)
-    tree = announcements.tree(sessions[0].record.session_id, last)
+    tree = announcements.tree(sessions[0].record.session_id, last_of(sessions))
     stored: list[tuple[Hold, SessionRecord]] = []
     try:
         for session in sessions:

@@ -10,19 +10,21 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from amplifier_system.tasks import start_task
+from amplifierd.session_store.cursor import Cursor
 
 from .plain_data import PlainData
 
 Event = dict[str, Any]
-"""`{event, sequence, session_id, parent_id, root_session_id, timestamp, correlation_id, data}`.
+"""`{event, sequence, cursor, session_id, parent_id, root_session_id, timestamp, correlation_id, data}`.
 
-`sequence` is None where no tree counts any more: a session was deleted.
+`sequence` is the number of a stored event; a piece of an answer has none. `cursor` says where the event stands in its
+tree; it is None as well where no tree counts any more: a session was deleted.
 """
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
-UNSTORED = 10_000
-"""How many numbers are passed over after a crash: pieces of an answer that were told, and not stored, may have them."""
+BEGINNING = Cursor(1, 0)
+"""Before the first event of a new tree."""
 
 
 def is_delta(event: str) -> bool:
@@ -54,14 +56,15 @@ class Entry:
     """An event on its way into a file and to those who watch.
 
     `data` is what it says, `stored` what the file gets of that, and `beside` what only the file gets; a piece of an
-    answer is not stored. An `error` says that it could not be stored, and is not told.
+    answer is not stored. An `error` says that it could not be stored, and is not told. It is told once the events up to
+    number `after` were told or skipped.
     """
 
-    __slots__ = ("beside", "data", "error", "event", "is_own", "is_stored", "recorder", "stored")
+    __slots__ = ("after", "beside", "data", "error", "event", "is_own", "is_stored", "recorder", "stored")
 
-    def __init__(self, recorder: Recorder, event: Event, data: PlainData, *, is_own: bool) -> None:
+    def __init__(self, recorder: Recorder, event: Event, data: PlainData, *, after: int, is_own: bool) -> None:
         self.recorder, self.event, self.data, self.is_own = recorder, event, data, is_own
-        self.is_stored = not is_delta(event["event"])
+        self.after, self.is_stored = after, event["sequence"] is not None
         self.stored: Any = data.value
         self.beside: Mapping[str, Any] = _NOTHING
         self.error: BaseException | None = None
@@ -85,15 +88,18 @@ class TreeEvents(EventSource):
     """Numbers the events of a root session and its descendants; what is told here is told `beyond` as well.
 
     What comes in one step of the event loop is stored together. An event with a number is told once every earlier one
-    was told or skipped: those who watch get them in order, however long each took to be stored.
+    was told or skipped: those who watch get them in order, however long each took to be stored. A piece of an answer
+    takes no number: it follows the last event that was told.
     """
 
-    def __init__(self, root_session_id: str, last_sequence: int = 0, *, beyond: EventSource | None = None) -> None:
+    def __init__(self, root_session_id: str, begin: Cursor = BEGINNING, *, beyond: EventSource | None = None) -> None:
         super().__init__()
-        self.root_session_id = root_session_id
-        self._sequence = self._told = last_sequence  # a number above the second is taken, and waits to be told
+        self.root_session_id, self.epoch = root_session_id, begin.epoch
+        self._sequence = self._told = begin.seq  # a number above the second is taken, and waits to be told
+        self._cursor = begin
         self._beyond = beyond
         self._ready: dict[int, Event | None] = {}
+        self._pieces: deque[tuple[int, Event]] = deque()
         self._waiting: list[Entry] = []
         self._storing: asyncio.Task[None] | None = None
 
@@ -117,13 +123,13 @@ class TreeEvents(EventSource):
             asyncio.get_running_loop().call_soon(self.flush)
         self._waiting.append(entry)
 
-    def pass_on(self, event: Event) -> None:
-        """Tell an event that is not stored, such as a piece of an answer, at once."""
-        if event["sequence"] == self._told + 1:
-            self._told += 1
-            self._tell(event)
+    def pass_on(self, piece: Event, after: int | None = None) -> None:
+        """Tell a piece of an answer, which is not stored, at once, or as soon as the event before it is told."""
+        before = self._sequence if after is None else after
+        if before <= self._told and not self._pieces:
+            self._tell(piece)
         else:
-            self.publish(event)
+            self._pieces.append((before, piece))
 
     async def tell(self, entries: Sequence[Entry]) -> None:
         """Have events stored and told now; return when they are."""
@@ -171,13 +177,16 @@ class TreeEvents(EventSource):
     def _end(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
             event, sequence = entry.event, entry.event["sequence"]
-            if sequence != self._told + 1:
+            if sequence is None:
+                if entry.error is None:
+                    self.pass_on(event, entry.after)
+            elif sequence != self._told + 1 or self._pieces:
                 self._ready[sequence] = event if entry.error is None else None
-                continue
-            self._told = sequence  # as nearly always
-            if entry.error is None:
-                self._tell(event)
-        if self._ready:
+            else:
+                self._told = sequence  # as nearly always
+                if entry.error is None:
+                    self._tell(event)
+        if self._ready or self._pieces:
             self._tell_ready()
 
     def subscribe(self, wants: Callable[[Event], bool] | None = None) -> Subscription:
@@ -207,13 +216,22 @@ class TreeEvents(EventSource):
         self._tell_ready()
 
     def _tell_ready(self) -> None:
+        self._tell_pieces()
         while self._told + 1 in self._ready:
             self._told += 1
             event = self._ready.pop(self._told)
             if event is not None:
                 self._tell(event)
+            self._tell_pieces()
+
+    def _tell_pieces(self) -> None:
+        while self._pieces and self._pieces[0][0] <= self._told:
+            self._tell(self._pieces.popleft()[1])
 
     def _tell(self, event: Event) -> None:
+        sequence = event["sequence"]
+        self._cursor = self._cursor.next_piece() if sequence is None else Cursor(self.epoch, sequence)
+        event["cursor"] = str(self._cursor)
         for subscription in tuple(self._subscribers):
             subscription.put(event)
         if self._beyond is not None:

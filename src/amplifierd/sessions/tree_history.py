@@ -1,31 +1,32 @@
-"""What the stored sessions of a tree say about it: how far its events are numbered, and what it used."""
+"""What the stored sessions of a tree say about it: how far its events go, and what it used."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from amplifierd.session_store.cursor import Cursor
 from amplifierd.session_store.protocol import SessionStore, StoredEvent
 from amplifierd.session_store.record import SessionRecord
 
-from .tree_events import UNSTORED
 from .uncounted_usage import TURN_BEGUN, TURN_DONE, brought_up, counted_until, last_mark, used_in
 from .usage import Usage
 
 
 @dataclass(frozen=True)
 class SessionHistory:
-    """A stored session: its record, the events that the record does not count yet, and whether a turn was not ended."""
+    """A stored session: its record, the last of its events, those that the record does not count yet, and whether a
+    turn was not ended."""
 
     record: SessionRecord
-    last_seq: int
+    last: Cursor
     uncounted: Sequence[StoredEvent]
     is_in_turn: bool
 
     @property
-    def last_sequence(self) -> int:
-        """The number of its last event; after a crash, one that no event can have had."""
-        return self.last_seq + (UNSTORED if self.is_in_turn else 0)
+    def end(self) -> Cursor:
+        """Where its events end; none that comes later has a number that its record counts already."""
+        return Cursor.furthest([self.last, Cursor(0, self.record.usage_seq or 0)])
 
     @property
     def used(self) -> Usage:
@@ -35,28 +36,35 @@ class SessionHistory:
 
 
 async def session_history(store: SessionStore, session_id: str) -> SessionHistory:
+    """Return what is known of a session. How far its events go and how its last turn stands are of one moment."""
     record = await store.read(session_id)
-    counted = counted_until(record, await store.last_seq(session_id))
-    uncounted = await store.read_events(session_id, after_seq=counted)
-    latest = last_mark(uncounted)
-    if (ended := brought_up(record, uncounted)) is not record:
-        record, counted = ended, ended.usage_seq or 0
-        uncounted = [event for event in uncounted if int(event.get("seq") or 0) > counted]
-    if latest is None and counted:  # a turn is counted before its end is told
-        latest = (await store.last_events([session_id], (TURN_BEGUN, TURN_DONE))).get(session_id)
-    last_seq = await store.last_seq(session_id)  # after the marks: what is told between the two counts as told
-    return SessionHistory(record, last_seq, uncounted, latest is not None and latest["event"] == TURN_BEGUN)
+    last = await store.last_cursor(session_id)
+    counted = counted_until(record, last.seq)
+    events = await store.read_events(session_id, after_seq=counted)
+    if last_mark(events) is None and counted:  # a turn is counted before its end is told
+        mark = (await store.last_events([session_id], (TURN_BEGUN, TURN_DONE))).get(session_id)
+        if mark is not None:
+            events = await store.read_events(session_id, after_seq=min(counted, Cursor.of_line(mark).seq - 1))
+    latest = last_mark(events)
+    record = brought_up(record, [event for event in events if Cursor.of_line(event).seq > counted])
+    counted = max(counted, record.usage_seq or 0)
+    return SessionHistory(
+        record,
+        Cursor.of_line(events[-1]) if events else last,
+        [event for event in events if Cursor.of_line(event).seq > counted],
+        latest is not None and latest["event"] == TURN_BEGUN,
+    )
 
 
-async def last_sequence(store: SessionStore, root_id: str, root: SessionHistory | None = None) -> int:
-    """Return the number of the last event of a tree; after a crash, one that no event can have had."""
-    return max(member.last_sequence for member in await _members(store, root_id, root))
+async def last_cursor(store: SessionStore, root_id: str, root: SessionHistory | None = None) -> Cursor:
+    """Return where the events of a tree end."""
+    return Cursor.furthest(member.end for member in await _members(store, root_id, root))
 
 
-async def tree_history(store: SessionStore, root_id: str) -> tuple[int, Usage]:
-    """Return the number of the last event of a tree, and what the whole tree used."""
+async def tree_history(store: SessionStore, root_id: str) -> tuple[Cursor, Usage]:
+    """Return where the events of a tree end, and what the whole tree used."""
     members = await _members(store, root_id)
-    return max(member.last_sequence for member in members), sum((member.used for member in members), Usage())
+    return Cursor.furthest(member.end for member in members), sum((member.used for member in members), Usage())
 
 
 async def _members(store: SessionStore, root_id: str, root: SessionHistory | None = None) -> list[SessionHistory]:

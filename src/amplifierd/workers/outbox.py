@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from sys import intern
 from typing import Any
 
+from amplifierd.live_sessions import LiveEvent
+from amplifierd.session_store.cursor import Cursor
 from amplifierd.session_store.json_lines import encoded_for_others
 from amplifierd.sessions.tree_events import Event, is_delta
 
@@ -21,8 +24,8 @@ _LONGEST_PAUSE_S = 0.02
 MOST_BACKLOG = 8 << 20
 """How many bytes may wait for the daemon before pieces of answers are left out."""
 
-DescribedEvent = tuple[str, str, str, int | None, bool]
-"""`[name, session_id, root_session_id, sequence, is_delta]`: what must be known of an event without reading it."""
+DescribedEvent = tuple[str, str, str, str | None, bool]
+"""`[name, session_id, root_session_id, cursor, is_delta]`: what must be known of an event without reading it."""
 
 
 class Outbox:
@@ -83,4 +86,12 @@ class Outbox:
 def described_event(event: Event) -> DescribedEvent:
     """Return what must be known of an event without reading it."""
     name = event["event"]
-    return name, event["session_id"], event["root_session_id"], event["sequence"], is_delta(name)
+    return name, event["session_id"], event["root_session_id"], event["cursor"], is_delta(name)
+
+
+def live_event(described: Sequence[Any], envelope: bytes) -> LiveEvent:
+    """Return an event as it is passed on in the daemon."""
+    name, session_id, root_id, written, is_piece = described
+    cursor = None if written is None else Cursor.parse(written)
+    same = intern(name), intern(session_id), intern(root_id)  # those of thousands of events that are kept
+    return LiveEvent(*same, cursor, is_piece, envelope)

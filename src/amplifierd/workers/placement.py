@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from sys import intern
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -18,7 +17,7 @@ from amplifierd.exceptions import (
     SessionHeldError,
     SessionStateError,
 )
-from amplifierd.live_sessions import LiveEvent, OnEvent
+from amplifierd.live_sessions import OnEvent
 from amplifierd.session_store.record import SessionRecord, checked_session_id
 from amplifierd.sessions.equipment import Resolvers
 from amplifierd.sessions.home_sessions import Sessions
@@ -28,6 +27,7 @@ from .error_transfer import error_of
 from .home_description import DescribeHome
 from .json_rpc import Hear
 from .orphans import end_orphan
+from .outbox import live_event
 from .placed_session import PlacedSession
 from .untold_end import untold_end
 from .worker_kind import worker_kind
@@ -196,9 +196,8 @@ class Placement:
         }
 
     def _hear_events(self, events: Sequence[Sequence[Any]], lines: Sequence[bytes]) -> None:
-        for (name, session_id, root_id, sequence, is_delta), envelope in zip(events, lines, strict=True):
-            same = intern(name), intern(session_id), intern(root_id)  # those of thousands of events that are kept
-            self._on_event(LiveEvent(*same, sequence, is_delta, envelope))
+        for described, envelope in zip(events, lines, strict=True):
+            self._on_event(live_event(described, envelope))
 
     def _hear_state(self, session_id: str, **told: Any) -> None:
         placed = self.placed.get(session_id)

@@ -43,6 +43,7 @@ def unnumbered(name: str, session_id: str, correlation_id: str, root_id: str, da
     envelope = {
         "event": name,
         "sequence": None,
+        "cursor": None,
         "session_id": session_id,
         "parent_id": None,
         "root_session_id": root_id,

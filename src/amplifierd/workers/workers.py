@@ -12,7 +12,6 @@ from typing import Any
 from amplifier_system.supervisor import Supervisor
 from amplifierd.exceptions import NotReadyError, SessionStateError
 from amplifierd.live_sessions import (
-    LiveEvent,
     LiveState,
     LoadedState,
     OnEvent,
@@ -33,7 +32,7 @@ from amplifierd.sessions.tree_events import Event, Subscription
 
 from .home_description import DescribeHome, describe_home
 from .inspection import no_cancellation
-from .outbox import described_event
+from .outbox import described_event, live_event
 from .placed_session import PlacedSession
 from .placement import Placement
 from .recovery import Recovery
@@ -339,5 +338,5 @@ class Workers:
 
     def _hear_own(self, event: Event) -> bool:
         """Pass on what happens to a session that is not loaded."""
-        self._on_event(LiveEvent(*described_event(event), encoded_for_others(event)))
+        self._on_event(live_event(described_event(event), encoded_for_others(event)))
         return False

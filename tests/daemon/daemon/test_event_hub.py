@@ -27,6 +27,7 @@ from amplifierd.daemon.stored_tree import StoredTree
 from amplifierd.daemon.subscriber import StreamLimits
 from amplifierd.exceptions import TooManySubscribersError
 from amplifierd.paths import Paths
+from amplifierd.session_store.cursor import Cursor
 from amplifierd.session_store.file_store import FileStore
 from amplifierd.session_store.hold import Hold, Holder
 from amplifierd.session_store.protocol import NewSession, SessionStore
@@ -43,43 +44,46 @@ class Worker:
     """Numbers the events of a tree, stores what is not a piece of a block, and tells the hub of it."""
 
     def __init__(self, hub: EventHub, store: SessionStore, holds: dict[str, Hold]) -> None:
-        self._hub, self._store, self._holds = hub, store, holds
-        self._untold: list[PublishedEvent] = []
-        self._sequence = 0
+        self._hub, self._store, self.holds = hub, store, holds
+        self.untold: list[PublishedEvent] = []
+        self.cursor = Cursor(1, 0)
         self.stored: list[int] = []
 
-    async def emit(self, name: str = "tool:pre", session_id: str = ROOT, data: Any = None, *, tell: bool = True) -> int:
-        self._sequence += 1
-        number, is_delta = self._sequence, name.endswith(":delta")
+    async def emit(
+        self, name: str = "tool:pre", session_id: str = ROOT, data: Any = None, *, tell: bool = True
+    ) -> Cursor:
+        is_delta = name.endswith(":delta")
+        cursor = self.cursor = self.cursor.next_piece() if is_delta else self.cursor.next_event()
         ids = {"session_id": session_id, "parent_id": PARENTS[session_id], "correlation_id": "prompt_root_1"}
         if not is_delta:
-            line = {"seq": number, "ts": now(), "lvl": "INFO", "event": name, **ids, "data": data}
-            await self._store.append_events(self._holds[session_id], [line])
-            self.stored.append(number)
-        envelope = {"event": name, "sequence": number, **ids, "root_session_id": ROOT, "timestamp": now(), "data": data}
+            numbered = {"seq": cursor.seq, "epoch": cursor.epoch}
+            line = {**numbered, "ts": now(), "lvl": "INFO", "event": name, **ids, "data": data}
+            await self._store.append_events(self.holds[session_id], [line])
+            self.stored.append(cursor.seq)
+        placed = {"sequence": cursor.sequence, "cursor": str(cursor), **ids, "root_session_id": ROOT}
         told = PublishedEvent(
             name,
-            json.dumps(envelope).encode(),
+            json.dumps({"event": name, **placed, "timestamp": now(), "data": data}).encode(),
             session_id=session_id,
             root_id=ROOT,
-            sequence=number,
+            cursor=cursor,
             is_delta=is_delta,
         )
-        self._untold.append(told)
+        self.untold.append(told)
         if tell:
             self.tell()
-        return number
+        return cursor
 
     def tell(self) -> None:
         """Let everything arrive that is on its way."""
-        for event in self._untold:
+        for event in self.untold:
             self._hub.publish(event)
-        self._untold.clear()
+        self.untold.clear()
 
     async def die(self) -> None:
-        """Lose what is on its way; whoever takes over leaves numbers out that may have been used, and tells it."""
-        self._untold.clear()
-        self._sequence += 20
+        """Lose what is on its way; whoever takes over goes on after what is stored, and tells it."""
+        self.untold.clear()
+        self.cursor = self.cursor.resumed(self.cursor.epoch + 1)
         await self.emit("execution:done")
 
 
@@ -106,10 +110,10 @@ class Client:
             return True
         for event in batch:
             self.names.append(event.name)
-            if event.sequence is not None:
-                self.last_id = str(event.sequence)
+            if event.cursor is not None:
+                self.last_id = str(event.cursor)
                 if not event.is_delta:
-                    self.seen.append(event.sequence)
+                    self.seen.append(event.cursor.seq)
         return bool(batch)
 
     async def read_all(self) -> None:
@@ -210,7 +214,7 @@ async def test_a_queue_that_is_full_joins_the_pieces_of_one_block(tree: Tree) ->
     joined = [item for item in subscriber.take() if isinstance(item, PublishedEvent)]
 
     assert [event.name for event in joined] == ["content_block:start", "content_block:delta"]
-    assert [event.sequence for event in joined] == [1, 9]
+    assert [event.cursor for event in joined] == [Cursor(1, 1), Cursor(1, 1, 8)]
     assert joined[1].envelope()["data"] == {"block_index": 0, "delta": "abcdefgh"}
     assert subscriber.dropped == 0
 
@@ -258,7 +262,7 @@ async def test_a_session_is_watched_with_what_lies_below_it_and_nothing_else(tre
     await of_child.read_all()
 
     assert of_child.seen == [2, 3, 5]
-    assert [item.sequence for item in own_only.take() if isinstance(item, PublishedEvent)] == [2, 5]
+    assert [item.cursor for item in own_only.take() if isinstance(item, PublishedEvent)] == [(1, 2, 0), (1, 5, 0)]
     again = Client(hub, store, CHILD)
     await again.read_all()
     assert again.seen == [2, 3, 5]
@@ -276,11 +280,11 @@ async def test_a_client_without_an_id_learns_where_the_stream_is(tree: Tree) -> 
 
     assert connected.name == "stream:connected"
     assert connected.envelope()["data"] == {"session_id": ROOT, "sequence": 9, **facts}
-    assert b"id:" not in watch.frame(connected)
-    assert [event.sequence for event in recent] == [3, 4, 5, 6, 7, 8, 9]
+    assert watch.frame(connected).startswith(b"id: 1-9.0\n")
+    assert [event.cursor.seq for event in recent if event.cursor] == [3, 4, 5, 6, 7, 8, 9]
 
 
-@pytest.mark.parametrize("requested", ["99", "garbage", "-1", ""])
+@pytest.mark.parametrize("requested", ["99", "1-99.0", "garbage", "-1", ""])
 async def test_an_unknown_id_is_answered_with_a_gap(tree: Tree, requested: str) -> None:
     hub, store, worker = tree
     await worker.emit()
@@ -290,14 +294,15 @@ async def test_an_unknown_id_is_answered_with_a_gap(tree: Tree, requested: str) 
     (gap,) = await anext(batches)
     assert gap.name == "stream:gap"
     assert gap.envelope()["data"]["resumed_at"] == 1
+    assert watch.frame(gap).startswith(b"id: 1-1.0\n")
     await worker.emit()
-    assert [event.sequence for event in await anext(batches)] == [2]
+    assert [event.cursor for event in await anext(batches)] == [(1, 2, 0)]
 
 
 async def test_pieces_that_ended_with_the_daemon_that_told_them_leave_no_gap(tree: Tree) -> None:
     _, store, worker = tree
     await worker.emit("user_message:saved")
-    seen = await worker.emit("content_block:delta")
+    seen = str(await worker.emit("content_block:delta"))
     other = EventHub("another daemon")
     watch = SessionWatch(other, StoredTree(store, ROOT, ROOT, ALL), ROOT, ROOT, ALL, after=seen)
 
@@ -306,8 +311,81 @@ async def test_pieces_that_ended_with_the_daemon_that_told_them_leave_no_gap(tre
     await worker.die()
     again = SessionWatch(other, StoredTree(store, ROOT, ROOT, ALL), ROOT, ROOT, ALL, after=seen)
     assert [event.name for event in await anext(again.batches(0))] == ["execution:done"]
-    wrong = SessionWatch(other, StoredTree(store, ROOT, ROOT, ALL), ROOT, ROOT, ALL, after=99)
+    wrong = SessionWatch(other, StoredTree(store, ROOT, ROOT, ALL), ROOT, ROOT, ALL, after="99")
     assert [event.name for event in await anext(wrong.batches(0))] == ["stream:gap"]
+
+
+async def test_a_client_that_saw_pieces_elsewhere_finds_no_gap_where_the_ring_ends_before_them(tree: Tree) -> None:
+    hub, store, worker = tree
+    for _ in range(3):
+        await worker.emit()
+    other = EventHub("the member that went on with the tree", SMALL)
+    elsewhere = Worker(other, store, worker.holds)
+    elsewhere.cursor = worker.cursor.resumed(2)
+    client = Client(other, store)
+    for _ in range(6):
+        await elsewhere.emit("content_block:delta", data={"delta": "x"})
+    await client.read_all()
+    assert client.last_id == "2-3.6"
+
+    back = Client(hub, store)
+    back.last_id = client.last_id
+    await back.read()
+    await elsewhere.emit("tool:post")
+    worker.cursor = elsewhere.cursor.resumed(3)
+    await worker.emit("execution:done")
+    await back.read_all()
+
+    assert (back.names, back.seen) == (["tool:post", "execution:done"], [4, 5])
+
+
+async def test_a_ring_that_is_older_than_what_a_client_saw_elsewhere_says_nothing_of_a_gap(tree: Tree) -> None:
+    hub, store, worker = tree
+    await worker.emit()
+    elsewhere = Worker(EventHub("another member"), store, worker.holds)
+    elsewhere.cursor = worker.cursor.resumed(2)
+    seen = [await elsewhere.emit() for _ in range(4)][2]
+
+    client = Client(hub, store)
+    client.last_id = str(seen)
+    await client.read()
+
+    assert (client.names, client.seen) == (["tool:pre"], [5])
+
+
+async def test_a_piece_of_the_process_before_is_not_told_after_what_followed_it(tree: Tree) -> None:
+    hub, _, worker = tree
+    await worker.emit()
+    subscriber = hub.watch(ROOT, ROOT, ALL)
+    await worker.emit("content_block:delta", tell=False)
+    (late,) = worker.untold
+    await worker.die()
+    hub.publish(late)
+
+    assert [item.name for item in subscriber.take() if isinstance(item, PublishedEvent)] == ["execution:done"]
+
+
+async def test_lines_and_ids_without_an_epoch_are_served_by_their_numbers(tree: Tree) -> None:
+    hub, store, worker = tree
+    for number in (1, 7, 9):  # of what earlier versions stored; pieces had the numbers between
+        line = {"seq": number, "ts": now(), "lvl": "INFO", "event": "tool:pre", "session_id": ROOT, "data": {}}
+        await store.append_events(worker.holds[ROOT], [line])
+    worker.cursor = (await StoredTree(store, ROOT, ROOT, ALL).last_cursor()).resumed(1)
+    client = Client(hub, store)
+    client.last_id = "4"
+    await client.read()
+    assert (client.seen, client.last_id) == ([7, 9], "9")
+
+    await worker.emit("content_block:delta")
+    await worker.emit()
+    client.lose_connection()
+    await client.read_all()
+    plain = Client(hub, store)
+    plain.last_id = "9"
+    await plain.read_all()
+
+    assert (client.names[2:], client.last_id) == (["content_block:delta", "tool:pre"], "1-10.0")
+    assert plain.names == ["content_block:delta", "tool:pre"]
 
 
 async def test_the_global_stream_replays_what_it_remembers_and_names_other_gaps(tree: Tree, tmp_path: Path) -> None:
@@ -338,7 +416,7 @@ async def test_the_global_stream_shows_only_what_may_be_seen(tree: Tree) -> None
     hub.tell("session:deleted", {}, session_id=ROOT)
 
     assert [item.name for item in stranger.take() if isinstance(item, PublishedEvent)] == ["settings:changed"]
-    assert [item.sequence for item in of_child.take() if isinstance(item, PublishedEvent)] == [2]
+    assert [item.cursor for item in of_child.take() if isinstance(item, PublishedEvent)] == [(1, 2, 0)]
 
 
 async def test_who_watches_a_tree_is_told_once_of_a_turn_that_another_member_refused(tree: Tree) -> None:
@@ -358,7 +436,7 @@ async def test_who_watches_a_tree_is_told_once_of_a_turn_that_another_member_ref
         for watching in (of_tree, of_all)
     ]
     assert told == [["refused here", "refused elsewhere"], ["refused here"]]
-    later = SessionWatch(hub, StoredTree(store, ROOT, ROOT, ALL), ROOT, ROOT, ALL, after=0)
+    later = SessionWatch(hub, StoredTree(store, ROOT, ROOT, ALL), ROOT, ROOT, ALL, after="0")
     again = await anext(later.batches(0))
     assert [event.envelope()["correlation_id"] for event in again] == told[0]
 
@@ -382,13 +460,15 @@ async def test_rings_of_many_trees_stay_within_their_room(tmp_path: Path) -> Non
     for tree in range(50):
         for number in range(1, 4):
             name = f"s{tree}"
-            hub.publish(PublishedEvent("tool:pre", b"x" * 200, session_id=name, root_id=name, sequence=number))
+            hub.publish(PublishedEvent("tool:pre", b"x" * 200, session_id=name, root_id=name, cursor=Cursor(1, number)))
 
     kept = [ring for tree in range(50) if (ring := hub.ring(f"s{tree}")) is not None and len(ring)]
 
     assert sum(ring.size for ring in kept) <= 4000
     assert hub.ring("s49") in kept
-    assert hub.last_sequence("s0") == 3
+    forgotten = hub.ring("s0")
+    assert forgotten is not None
+    assert forgotten.cursor == Cursor(1, 3)
 
 
 async def test_the_streams_end_when_the_daemon_does(tree: Tree, tmp_path: Path) -> None:
@@ -414,9 +494,9 @@ def test_filters_and_presets_are_joined_and_control_events_pass() -> None:
 
 
 def test_a_frame_is_one_line_of_data_and_no_name_of_the_browsers() -> None:
-    event = PublishedEvent("error\r\nid: 7", b'{"event":"\xc3\xbc"}', sequence=3)
+    event = PublishedEvent("error\r\nid: 7", b'{"event":"\xc3\xbc"}', cursor=Cursor(2, 3, 1))
 
-    assert event.frame() == b'id: 3\nevent: error id: 7\ndata: {"event":"\xc3\xbc"}\n\n'
+    assert event.frame() == b'id: 2-3.1\nevent: error id: 7\ndata: {"event":"\xc3\xbc"}\n\n'
     assert b"event: event:message\n" in PublishedEvent("message", b"{}").frame()
 
 
@@ -426,8 +506,8 @@ async def test_trees_that_nobody_watches_are_forgotten_when_there_are_too_many()
 
     for number in range(10):
         tree = f"tree-{number}"
-        hub.publish(PublishedEvent("tool:pre", b"{}", session_id=tree, root_id=tree, sequence=1))
+        hub.publish(PublishedEvent("tool:pre", b"{}", session_id=tree, root_id=tree, cursor=Cursor(1, 1)))
 
     assert [number for number in range(10) if hub.ring(f"tree-{number}") is not None] == [1, 8, 9]
-    hub.publish(PublishedEvent("tool:post", b"{}", session_id="tree-1", root_id="tree-1", sequence=2))
+    hub.publish(PublishedEvent("tool:post", b"{}", session_id="tree-1", root_id="tree-1", cursor=Cursor(1, 2)))
     assert [item.name for item in watching.take() if isinstance(item, PublishedEvent)] == ["tool:pre", "tool:post"]

@@ -15,6 +15,7 @@ from amplifierd.cluster.whereabouts import Whereabouts
 from amplifierd.daemon.published_event import PublishedEvent, daemon_event, stored_event
 from amplifierd.daemon.stitched_watch import StitchedWatch
 from amplifierd.exceptions import MemberError, MemberUntrustedError, TooManySubscribersError
+from amplifierd.session_store.cursor import Cursor
 from amplifierd.session_store.tree_place import TreePlace
 
 SESSION, OWN = "session_1", "member_a"
@@ -44,7 +45,7 @@ class Tree:
         """Let every member tell the end of a turn that is stored nowhere, to whoever comes to it."""
         line = {"event": "execution:done", "session_id": SESSION, "correlation_id": turn, "data": {}}
         told = stored_event(line, SESSION)
-        told.sequence = None
+        told.cursor = None
         self.ends.append(told)
 
     def move(self, member_id: str | None) -> None:
@@ -61,10 +62,10 @@ class Tree:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def told(self, after: int | None, *, overlap: int = 0) -> AsyncIterator[Sequence[PublishedEvent]]:
+    async def told(self, after: Cursor | None, *, overlap: int = 0) -> AsyncIterator[Sequence[PublishedEvent]]:
         """Yield what comes after an event, and some of what came before it again."""
         place, cuts = self.place, self._cuts
-        position = max(0, (after or 0) - overlap)
+        position = 0 if after is None else max(0, after.seq - overlap)
         if after is None:
             position = len(self.events)
             yield [daemon_event("stream:connected", {"sequence": position}, root_id=SESSION)]
@@ -84,14 +85,14 @@ class Tree:
 
     def watch(self, *, may_come_back: bool = True) -> StitchedWatch:
         @asynccontextmanager
-        async def open_there(to: Destination, after: int | None) -> AsyncIterator[AsyncIterator[Any]]:
+        async def open_there(to: Destination, after: Cursor | None) -> AsyncIterator[AsyncIterator[Any]]:
             if to.member_id == "joined_anew":
                 self.move("member_b")
             if to.member_id in ("impostor", "joined_anew"):
                 raise MemberUntrustedError("it does not know the token, or is another member")
             yield self.told(after, overlap=3)
 
-        async def open_here(after: int | None) -> Any:
+        async def open_here(after: Cursor | None) -> Any:
             if after is not None and not may_come_back:
                 raise TooManySubscribersError("the daemon is about to end")
             return _Here(self.told(after))
@@ -120,7 +121,7 @@ async def test_every_event_is_seen_once_wherever_the_session_goes(seed: int) -> 
 
     async def read() -> None:
         async for batch in watch.batches(KEEPALIVE_S):
-            seen.extend(event.sequence or event.envelope()["data"]["sequence"] for event in batch)
+            seen.extend(event.cursor.seq if event.cursor else event.envelope()["data"]["sequence"] for event in batch)
 
     looking, reading = asyncio.create_task(tree.whereabouts.run()), asyncio.create_task(read())
     await asyncio.sleep(0)

@@ -162,6 +162,6 @@ def test_a_stream_with_html_can_be_resumed(admin: httpx2.Client, tmp_path: Path)
             if event.event == "execution:done":
                 break
 
-    numbered = [int(event.id) for event in seen if event.id and not event.event.endswith("delta")]
+    numbered = [number for event in seen if (number := event.data["sequence"]) is not None]
     assert numbered == [line["seq"] for line in stored][: len(numbered)]
     assert any(htmls_of(event.data["data"]) for event in seen if event.event == "assistant_message:complete")

@@ -18,6 +18,8 @@ sys.path.append(str(Path(__file__).parent))
 
 from real_server import PATIENCE_S, RealServer, plan, read_events, real_server
 
+from amplifierd.session_store.cursor import Cursor
+
 TALKATIVE = "word " * 400
 WORDY = f"{'w' * 4000} " * 200
 
@@ -134,8 +136,11 @@ async def _read_some(
                 name = line[7:]
             elif line.startswith("data: ") and number:
                 last_id, count = number, count + 1
-                if not name.endswith("_delta") and not name.endswith(":delta"):
-                    seen.append(int(number))
+                place = Cursor.parse(number)
+                assert place is not None
+                assert bool(place.piece) == name.endswith(("_delta", ":delta"))
+                if not place.piece:
+                    seen.append(place.seq)
                 number = ""
             if count >= stop_after or line.startswith(": keepalive"):
                 break
@@ -179,8 +184,8 @@ def test_who_watches_misses_nothing_when_a_worker_is_killed(
     seen: list[int] = []
     with admin.stream("GET", f"/sessions/{session_id}/stream?after=0") as response:
         for event in read_events(response):
-            if event.id is not None and not event.event.endswith(("_delta", ":delta")):
-                seen.append(int(event.id))
+            if event.data["sequence"] is not None:
+                seen.append(event.data["sequence"])
             if event.event == "provider:request" and event.data["correlation_id"] == submitted["correlation_id"]:
                 state = server.daemon.live.state(session_id)
                 (worker,) = [one for one in server.daemon.live.workers() if one.worker_id == state.worker_id]
@@ -191,8 +196,8 @@ def test_who_watches_misses_nothing_when_a_worker_is_killed(
     run(admin, session_id)
     with admin.stream("GET", f"/sessions/{session_id}/stream", headers={"Last-Event-ID": str(seen[-1])}) as response:
         for event in read_events(response):
-            if event.id is not None and not event.event.endswith(("_delta", ":delta")):
-                seen.append(int(event.id))
+            if event.data["sequence"] is not None:
+                seen.append(event.data["sequence"])
             if event.event == "execution:done":
                 break
     stored = [one["seq"] for one in admin.get(f"/sessions/{session_id}/events").json()["events"]]
@@ -214,10 +219,11 @@ def test_a_client_learns_what_the_session_does(admin: httpx2.Client, tmp_path: P
         events = read_events(response)
         connected, *recent = [next(events) for _ in range(3)]
 
-    assert (connected.event, connected.id) == ("stream:connected", None)
     told = connected.data["data"]
+    assert connected.event == "stream:connected"
+    assert Cursor.parse(connected.id or "") == Cursor.of_event(recent[-1].data)
     assert (told["session_id"], told["activity"], told["pending_approvals"]) == (session_id, "idle", [])
-    assert [int(event.id or 0) for event in recent] == [told["sequence"] - 1, told["sequence"]]
+    assert [event.data["sequence"] for event in recent] == [told["sequence"] - 1, told["sequence"]]
 
 
 def test_only_what_is_asked_for_is_sent(admin: httpx2.Client, tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ async def test_a_restored_session_is_as_it_was_and_held_by_no_one(
     assert await store.read("s1") == before
     assert await store.read_plan("s1") == {"n": 1}
     assert [one["content"] for one in await store.read_messages("s1")] == ["ship"]
-    assert (await store.last_seq("s1"), await store.read_document("s1", "notes")) == (1, [1])
+    assert (await store.last_cursor("s1"), await store.read_document("s1", "notes")) == ((0, 1, 0), [1])
     assert [hit.record.session_id for hit in await store.search("ship")] == ["s1"]
     assert await store.holder_of("s1") is None
     with pytest.raises(HoldLostError):

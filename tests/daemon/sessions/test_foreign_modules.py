@@ -12,6 +12,7 @@ import amplifierd
 from amplifier_core import HookResult
 from amplifier_foundation.session import find_orphaned_tool_calls
 from amplifierd.home import Home
+from amplifierd.session_store.cursor import Cursor
 from amplifierd.sessions.stoppable_tools import Patience
 
 LOOP = """
@@ -131,8 +132,8 @@ async def test_slow_hooks_hold_a_turn_up_and_change_no_order(home: Home, work: P
         told = [event async for event in session.stream("Read")]
 
     stored = home.sessions.events(session.session_id)
-    numbers = [event["sequence"] for event in told]
-    assert numbers == sorted(numbers)
+    places = [Cursor.of_event(event) for event in told]
+    assert places == sorted(place for place in places if place is not None)
     assert [event["seq"] for event in stored] == sorted(event["seq"] for event in stored)
     names = [event["event"] for event in told]
     steps = ["tool:pre", "tool:intent", "tool:outcome", "tool:post"]

@@ -10,11 +10,15 @@ from agents_at_work import Agent
 
 from amplifierd.home import Home
 from amplifierd.paths import Paths
+from amplifierd.session_store.cursor import Cursor
 from amplifierd.session_store.file_store import FileStore
 from amplifierd.session_store.hold import Hold, Holder
 from amplifierd.session_store.protocol import NewSession
 from amplifierd.session_store.record import SessionRecord, now
 from amplifierd.sessions.interrupted_turns import InterruptedTurns
+from amplifierd.sessions.journal import Journal
+from amplifierd.sessions.secret_values import SecretValues
+from amplifierd.sessions.tree_events import Event, TreeEvents
 
 USED = {"input_tokens": 70, "output_tokens": 30, "total_tokens": 100, "cost_usd": "0.01"}
 
@@ -203,14 +207,30 @@ async def test_a_prompt_that_was_stored_and_nothing_else_is_closed(remains: Rema
         assert (await session.execute("Go on")).turn == 2
 
 
-async def test_numbers_that_a_killed_process_may_have_told_are_not_given_again(remains: Remains) -> None:
-    await remains.write([prompt()], [begun(), ASKED])
+async def test_the_end_of_a_killed_turn_comes_after_all_of_its_pieces_however_many_were_told(
+    home: Home, work: Path
+) -> None:
+    record = await home.sessions.create(plan=Agent().sections(), working_dir=work)
+    runtime, shown = home.sessions.runtime, list[Event]()
+    hold = await runtime.store.acquire(record.session_id, Holder.of_this_process())
+    last = await runtime.store.last_cursor(record.session_id)
+    tree = TreeEvents(record.session_id, last.resumed(hold.epoch))
+    tree.subscribe(lambda event: shown.append(event) is not None)
+    journal = Journal(runtime.store, hold, record, tree, SecretValues())
+    await journal.write("user_message:saved", {"turn": 1, "content": "Go"})
+    for _ in range(10_050):
+        journal.hear_delta("llm:stream_block_delta", {"text": "x"})
+    await runtime.store.append_messages(hold, [{"id": "m1", **prompt()}])
+    await runtime.store.release(hold)
 
-    async with remains.home.sessions.resume(remains.session_id):
-        pass
+    await home.sessions.repair(record.session_id)
 
-    numbers = [event["seq"] for event in remains.home.sessions.events(remains.session_id)]
-    assert min(number for number in numbers if number > 3) > 10_000
+    seen, done = Cursor.of_event(shown[-1]), home.sessions.events(record.session_id)
+    ends = [Cursor.of_line(line) for line in done if line["event"] == "execution:done"]
+    assert (seen, len(ends)) == ((hold.epoch, 2, 10_050), 1)
+    assert seen is not None
+    assert not seen.covers(ends[0])
+    assert [line["seq"] for line in done] == [*range(1, len(done) + 1)]
 
 
 async def test_a_fork_of_a_repaired_session_is_whole(remains: Remains) -> None:

@@ -120,8 +120,8 @@ async def test_what_is_told_is_stored_however_long_that_takes(home: Home, work: 
         seen = 0
         async for event in subscription:
             if not is_delta(event["event"]):
-                stored = await home.sessions.runtime.store.last_seq(session.session_id)
-                assert stored >= event["sequence"] > seen
+                stored = await home.sessions.runtime.store.last_cursor(session.session_id)
+                assert stored.seq >= event["sequence"] > seen
                 seen = event["sequence"]
             if event["event"] == "execution:done":
                 break

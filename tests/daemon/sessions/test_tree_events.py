@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from amplifierd.session_store.cursor import Cursor
 from amplifierd.sessions.plain_data import plain_data
 from amplifierd.sessions.tree_events import Entry, Event, TreeEvents
 
@@ -36,7 +37,7 @@ def test_an_event_that_was_stored_first_waits_for_the_earlier_one() -> None:
 
 
 def test_nothing_waits_for_an_event_that_could_not_be_stored() -> None:
-    events = TreeEvents("root", 7)
+    events = TreeEvents("root", Cursor(2, 7))
     watcher = Watcher(events)
     lost, kept = events.next_sequence(), events.next_sequence()
 
@@ -77,7 +78,7 @@ async def test_nothing_waits_for_events_that_broke_on_their_way_into_the_file() 
     events = TreeEvents("root")
     watcher = Watcher(events)
     event = {"event": "tool:pre", "sequence": events.next_sequence()}
-    events.add(Entry(BrokenRecorder(), event, plain_data({}), is_own=True))
+    events.add(Entry(BrokenRecorder(), event, plain_data({}), after=0, is_own=True))
 
     with pytest.raises(ZeroDivisionError):
         await events.settle()
@@ -93,7 +94,8 @@ class SlowRecorder:
         self._events, self.stored = events, 0
 
     def entry(self) -> Entry:
-        return Entry(self, {"event": "tool:pre", "sequence": self._events.next_sequence()}, plain_data({}), is_own=True)
+        event = {"event": "tool:pre", "sequence": self._events.next_sequence()}
+        return Entry(self, event, plain_data({}), after=0, is_own=True)
 
     def clean(self, entries: Sequence[Entry]) -> None: ...
 
@@ -136,7 +138,7 @@ async def test_what_was_not_stored_is_not_told_whatever_kept_it_from_being_store
     watcher = Watcher(events)
     event = {"event": "tool:post", "sequence": events.next_sequence()}
     with pytest.raises(asyncio.CancelledError):
-        await events.tell([Entry(Broken(), event, plain_data({}), is_own=False)])
+        await events.tell([Entry(Broken(), event, plain_data({}), after=0, is_own=False)])
     events.publish({"sequence": events.next_sequence()})
 
     assert watcher.seen == [2]

@@ -60,7 +60,8 @@ async def test_pieces_of_answers_do_not_pile_up_when_the_daemon_takes_nothing() 
     outbox, text = Outbox(peer), "x" * 10_000
 
     def event(name: str, number: int) -> dict[str, Any]:
-        return {"event": name, "session_id": "s", "root_session_id": "s", "sequence": number, "data": {"text": text}}
+        placed = {"session_id": "s", "root_session_id": "s", "sequence": number, "cursor": f"1-{number}.0"}
+        return {"event": name, **placed, "data": {"text": text}}
 
     for number in range(0, 5_000, 2):
         outbox.put_event(event("content_block:delta", number))

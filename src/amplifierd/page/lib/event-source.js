@@ -93,10 +93,11 @@ export class ReconnectingStream {
   }
 
   #take({ id, data }) {
-    if (id) this.#lastId = id;
     const envelope = JSON.parse(data);
-    if (envelope.event === "stream:gap" || envelope.event === "stream:connected") {
-      this.#lastId = String(envelope.data.resumed_at ?? envelope.data.sequence ?? "") || null;
+    if (id) this.#lastId = id;
+    else if (envelope.event === "stream:gap" || envelope.event === "stream:connected") {
+      const at = envelope.data.resumed_at ?? envelope.data.sequence;
+      if (typeof at === "string") this.#lastId = at; // An id of the stream of all sessions.
     }
     this.#handlers.onEvent(envelope);
   }
@@ -130,7 +131,7 @@ export async function readStream(address, { signal, quiet_ms: quiet = 200 }) {
     signal.removeEventListener("abort", end);
     abort.abort();
   }
-  return events.filter((event) => event.sequence);
+  return events.filter((event) => event.cursor && !event.event.startsWith("stream:"));
 }
 
 /** Cuts text into the frames of server-sent events. */

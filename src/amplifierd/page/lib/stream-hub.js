@@ -144,7 +144,7 @@ export class StreamHub {
     const last = this.#waiting.at(-1);
     if (last && mergeable(last, envelope)) {
       last.data = joined(last.data, envelope.data);
-      last.sequence = envelope.sequence ?? last.sequence;
+      last.cursor = envelope.cursor ?? last.cursor;
     } else {
       this.#waiting.push(envelope);
     }

@@ -42,7 +42,7 @@ export function onceReachable(work, { signal } = {}) {
 }
 
 /**
- * Hear events until `signal` is aborted: `{event, session_id, root_session_id, sequence, timestamp, data, part}`.
+ * Hear events until `signal` is aborted: `{event, session_id, root_session_id, sequence, cursor, timestamp, data, part}`.
  * What lists show comes for all sessions (`part: "overview"`); everything else for watched ones (`part: "detail"`).
  */
 export function onEvents(listener, { signal } = {}) {

@@ -11,7 +11,7 @@ from amplifier_sessions.event_page import EventPage, EventPlace
 from amplifierd.exceptions import MountPlanMissingError
 from amplifierd.session_store.json_lines import parse_value
 from amplifierd.session_store.message_page import MessagePage, Place
-from amplifierd.session_store.protocol import Message, StoredEvent
+from amplifierd.session_store.protocol import Cursor, Message, StoredEvent
 from amplifierd.session_store.record import SessionRecord
 
 from .database import Database
@@ -131,10 +131,10 @@ class SessionReads:
         end = rows[-1][0] if rows else start
         return EventPage([parsed(body) for _, body in rows], total, place.has_more(first, last, total), end)
 
-    async def last_seq(self, session_id: str) -> int:
-        statement = f"SELECT seq FROM events WHERE session = ({_LIVE}) ORDER BY line DESC LIMIT 1"
+    async def last_cursor(self, session_id: str) -> Cursor:
+        statement = f"SELECT body FROM events WHERE session = ({_LIVE}) ORDER BY line DESC LIMIT 1"
         rows = await self._rows(statement, {"session_id": session_id})
-        return int(rows[0][0]) if rows else 0
+        return Cursor.of_line(parsed(rows[0][0]) if rows else {})
 
     async def last_events(self, session_ids: Sequence[str], names: Collection[str]) -> dict[str, StoredEvent]:
         rows = await self._rows(

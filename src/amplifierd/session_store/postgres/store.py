@@ -21,6 +21,7 @@ from amplifierd.session_store.hold import Hold, Holder
 from amplifierd.session_store.message_page import MessagePage, Place
 from amplifierd.session_store.parts_file import checked_digest
 from amplifierd.session_store.protocol import (
+    Cursor,
     EventPage,
     EventPlace,
     Message,
@@ -148,8 +149,8 @@ class PostgresStore:
     async def read_event_page(self, session_id: str, place: EventPlace) -> EventPage:
         return await self.database.call(self._reads.event_page(checked_session_id(session_id), place))
 
-    async def last_seq(self, session_id: str) -> int:
-        return await self.database.call(self._reads.last_seq(checked_session_id(session_id)))
+    async def last_cursor(self, session_id: str) -> Cursor:
+        return await self.database.call(self._reads.last_cursor(checked_session_id(session_id)))
 
     async def last_events(self, session_ids: Sequence[str], names: Collection[str]) -> dict[str, StoredEvent]:
         wanted = [checked_session_id(session_id) for session_id in session_ids]

@@ -56,7 +56,7 @@ def test_who_watches_a_session_sees_its_agents(admin: httpx2.Client, work: Path)
             if event.event == "execution:done" and event.data["session_id"] == session_id:
                 break
 
-    numbers = [int(event.id or 0) for event in events if event.id]
+    numbers = [number for event in events if (number := event.data["sequence"]) is not None]
     assert numbers == [*range(numbers[0], numbers[0] + len(numbers))]
     children = {event.data["session_id"] for event in events if event.id} - {session_id}
     (child,) = children

@@ -21,7 +21,7 @@ def test_the_events_of_a_turn_are_its_answer_when_they_are_asked_for(admin: http
 
     names = [event.event for event in events]
     assert (names[0], names[-1], names.count("execution:done")) == ("user_message:saved", "execution:done", 1)
-    numbers = [int(event.id or 0) for event in events]
+    numbers = [number for event in events if (number := event.data["sequence"]) is not None]
     assert numbers == [*range(numbers[0], numbers[0] + len(numbers))]
     assert {event.data["correlation_id"] for event in events} == {f"prompt_{session_id}_1"}
 

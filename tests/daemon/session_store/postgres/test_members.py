@@ -90,7 +90,7 @@ async def test_a_member_whose_lease_is_over_is_fenced_and_nothing_of_it_is_writt
         await late.acquire("s1", ELSEWHERE)
     assert refused.value.address == "http://127.0.0.1:2"
     await other.append_events(taken, [event(1)])
-    assert (await late.read_messages("s1"), await late.last_seq("s1")) == ([], 1)
+    assert (await late.read_messages("s1"), await late.last_cursor("s1")) == ([], (0, 1, 0))
 
 
 async def test_a_hold_outlives_a_time_without_database(

@@ -5,6 +5,7 @@
 // after its request, so a step that began before the latest answer of its turn is a part of that answer.
 
 import { get, ofSession } from "../../lib/api.js";
+import { compare, inOrder } from "../../lib/cursor.js";
 import { messagesOf } from "../../lib/messages.js";
 import { readStream } from "../../lib/event-source.js";
 import { lastEvents } from "../../lib/session-events.js";
@@ -45,7 +46,7 @@ export class Conversation {
   #signal;
   #changed;
   #early = [];
-  #last = 0;
+  #last = null;
   #reads = 0;
   #loading = null;
   #request = null;
@@ -87,9 +88,9 @@ export class Conversation {
     this.step = null;
     this.tools.reset(this.messages);
     this.isLoaded = true;
-    const early = [...recent, ...this.#early].sort((one, other) => one.sequence - other.sequence);
+    const early = inOrder([...recent, ...this.#early]);
     this.#early = [];
-    this.#last = 0;
+    this.#last = null;
     early.forEach((event) => this.#heard(event));
     this.#dropStored();
     this.#changed("reset");
@@ -201,8 +202,8 @@ export class Conversation {
       this.#early.push(event);
       return;
     }
-    if (event.sequence && event.sequence <= this.#last) return;
-    this.#last = event.sequence ?? this.#last;
+    if (event.cursor && this.#last && compare(event.cursor, this.#last) <= 0) return;
+    this.#last = event.cursor ?? this.#last;
     const { event: name, data } = event;
     if (name.startsWith("llm:stream_") || name.startsWith("content_block:") || name.startsWith("thinking:")) {
       this.#piece(event);
