@@ -40,11 +40,13 @@ class Faults:
         self._execute = AsyncConnection.execute
         monkeypatch.setattr(AsyncConnection, "execute", self._hurt())
         monkeypatch.setattr(journal, "_AGAIN_S", 0.01)
-        monkeypatch.setattr(database, "_CLOSE_S", 0.05)
-        monkeypatch.setattr(database, "_ATTEMPT_S", 0.4)
+        self._monkeypatch = monkeypatch
 
     def next(self, name: str, fault: str, times: int = 1) -> None:
         self._name, self._fault, self.times = name, fault, times
+        if "hang" in fault:
+            self._monkeypatch.setattr(database, "_CLOSE_S", 0.05)
+            self._monkeypatch.setattr(database, "_ATTEMPT_S", 0.4)
 
     def _hurt(self) -> Any:
         async def execute(connection: AsyncConnection, statement: Any, values: Any = None, **options: Any) -> Any:
@@ -140,7 +142,13 @@ async def test_the_failure_of_an_earlier_event_is_not_that_of_the_end(impatient:
 
 @pytest.mark.parametrize("fault", ["hang before", "hang after"])
 async def test_an_end_that_a_closed_store_did_not_finish_is_left_to_the_next_holder(
-    impatient: Home, work: Path, faults: Faults, tmp_path: Path, fault: str
+    impatient: Home,
+    work: Path,
+    faults: Faults,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    postgres_address: str,
+    fault: str,
 ) -> None:
     session = await opened(impatient, work)
     faults.next(DONE, fault)
@@ -152,6 +160,8 @@ async def test_an_end_that_a_closed_store_did_not_finish_is_left_to_the_next_hol
     with pytest.raises((StoreUnavailableError, HoldLostError)):
         await turn
 
+    monkeypatch.undo()
+    monkeypatch.setenv("AMPLIFIERD_STORE", postgres_address)
     other = open_home(tmp_path / "other")
     resumed = await other.sessions.resume(session.session_id, take_over=True)
     await check(other, session.session_id, turns=1)
