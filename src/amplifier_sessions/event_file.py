@@ -164,7 +164,7 @@ class _Reader:
         """Return what follows a position, without counting what there is."""
         events: list[Event] = []
         size, end = self._size(), start
-        for position, line in _lines(self._descriptor, start, size):
+        for position, line in lines_between(self._descriptor, start, size):
             end = position
             event = self._parse(line)
             if event is not None and self._place.fits(event.get("lvl"), str(event.get("event"))):
@@ -178,7 +178,7 @@ class _Reader:
     def _begin_of(self, block: _Block) -> int:
         """Return where in a block the events after the wanted number begin."""
         begin = block.start
-        for position, line in _lines(self._descriptor, block.start, block.end):
+        for position, line in lines_between(self._descriptor, block.start, block.end):
             head = _read_head(line)
             if head is not None and head[0] > self._place.after_seq:
                 break
@@ -197,7 +197,7 @@ class _Reader:
 
     def _fitting_lines(self, block: _Block) -> Iterator[tuple[int, bytes]]:
         after = self._place.after_seq
-        for position, line in _lines(self._descriptor, block.start, block.end):
+        for position, line in lines_between(self._descriptor, block.start, block.end):
             head = _read_head(line)
             if head is not None and (not after or head[0] > after) and self._fits(head[1]):
                 yield position, line
@@ -223,7 +223,7 @@ def parse_event(line: bytes) -> Event | None:
     return event if isinstance(event, dict) else None
 
 
-def _lines(descriptor: int, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+def lines_between(descriptor: int, start: int, end: int) -> Iterator[tuple[int, bytes]]:
     """Yield the whole lines between two positions, each with the position after it."""
     begun, position = b"", start
     while start < end:
@@ -256,7 +256,7 @@ def _scan(descriptor: int, after: _Block | None) -> Iterator[_Block]:
     begin = end = after.end if after is not None else 0
     highest = after.seq if after is not None else 0
     kinds: Counter[Kind] = Counter()
-    for position, line in _lines(descriptor, begin, os.fstat(descriptor).st_size):
+    for position, line in lines_between(descriptor, begin, os.fstat(descriptor).st_size):
         end = position
         if (head := _read_head(line)) is not None:
             highest = max(highest, head[0])

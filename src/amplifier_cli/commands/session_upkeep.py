@@ -153,7 +153,7 @@ def export(
 
     async def work(home: Home) -> None:
         record = find_session(home, session)
-        written = await home.sessions.export(record.session_id, file, mask_messages=mask)
+        written = await home.sessions.export(record.session_id, file, mask_messages=mask, progress=home.progress)
         write(f"{written.path} holds {counted(len(written.session_ids), 'session')}, signed by {written.signer}")
         _tell_left_out(written.left_out)
 
@@ -173,7 +173,7 @@ def import_(
         raise UsageError(f"{file} is not a file", hint="name one that amplifier session export wrote")
 
     async def work(home: Home) -> None:
-        found = await home.sessions.import_(file)
+        found = await home.sessions.import_(file, progress=home.progress)
         if as_json:
             write_json(
                 {"session": found.record.model_dump(mode="json"), "ids": dict(found.ids), "verified": found.verified}

@@ -205,7 +205,7 @@ class FileStore:
         files.check_exists()
         return await in_thread(lambda _: PartsFile(files.directory / PARTS).find(digest))
 
-    async def read_parts(self, session_id: str) -> dict[str, bytes]:
+    async def read_parts(self, session_id: str) -> Mapping[str, bytes]:
         files = self._files(session_id)
         files.check_exists()
         return await in_thread(lambda _: PartsFile(files.directory / PARTS).read_all())

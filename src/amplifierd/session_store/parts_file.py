@@ -10,8 +10,10 @@ import base64
 import json
 import os
 import re
-from collections.abc import Mapping
+import weakref
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from .json_lines import encoded
 
@@ -41,14 +43,12 @@ class PartsFile:
         start, length = place
         with self._path.open("rb") as file:
             file.seek(start)
-            entry = json.loads(file.read(length))
-        return base64.b64decode(entry["base64"]) if "base64" in entry else entry["text"].encode()
+            return part_of(json.loads(file.read(length)))
 
-    def read_all(self) -> dict[str, bytes]:
-        """Return every part by its hash."""
+    def read_all(self) -> Mapping[str, bytes]:
+        """Return every part that is there by its hash; each is read when it is asked for."""
         self._look()
-        found = {digest.decode(): self.find(digest.decode()) for digest in tuple(self._places)}
-        return {digest: part for digest, part in found.items() if part is not None}
+        return PartsIn(self._path, {digest.decode(): place for digest, place in self._places.items()})
 
     def _look(self) -> None:
         """Take note of the lines that were appended since the last look."""
@@ -72,8 +72,38 @@ class PartsFile:
         self._end = place
 
 
+class PartsIn(Mapping[str, bytes]):
+    """Parts that stay in a file, also if it is removed later; `places` says where the line of each is, and how long."""
+
+    def __init__(self, path: Path, places: Mapping[str, tuple[int, int]]) -> None:
+        self._places = places
+        if places:
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            weakref.finalize(self, os.close, self._descriptor)
+
+    def __getitem__(self, digest: str) -> bytes:
+        start, length = self._places[digest]
+        return part_of(json.loads(os.pread(self._descriptor, length, start)))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+def part_of(entry: Mapping[str, Any]) -> bytes:
+    """Return the content of a part, of which this is the line."""
+    return base64.b64decode(entry["base64"]) if "base64" in entry else entry["text"].encode()
+
+
+def part_pieces(parts: Mapping[str, bytes]) -> Iterator[bytes]:
+    """Yield the lines of parts, one at a time."""
+    return (_line(digest, content) for digest, content in parts.items())
+
+
 def part_lines(parts: Mapping[str, bytes]) -> bytes:
-    return b"".join(_line(digest, content) for digest, content in parts.items())
+    return b"".join(part_pieces(parts))
 
 
 def checked_digest(digest: str) -> str:

@@ -75,13 +75,14 @@ class SearchHit:
 class NewSession:
     """Everything a session begins with; it is written whole or not at all.
 
-    One that is moved from another store begins with plans that were archived there, the first one first.
+    One that is moved from another store begins with plans that were archived there, the first one first. Messages,
+    events and parts may be read from somewhere else each time they are gone through, so that they need no memory.
     """
 
     record: SessionRecord
     plan: Mapping[str, Any]
-    messages: Sequence[Message] = ()
-    events: Sequence[StoredEvent] = ()
+    messages: Collection[Message] = ()
+    events: Collection[StoredEvent] = ()
     documents: Mapping[str, Any] = field(default_factory=dict)
     parts: Mapping[str, bytes] = field(default_factory=dict)
     archived_plans: Sequence[Mapping[str, Any]] = ()
@@ -176,7 +177,7 @@ class SessionStore(Protocol):
 
     async def read_part(self, session_id: str, digest: str) -> bytes | None: ...
 
-    async def read_parts(self, session_id: str) -> dict[str, bytes]:
+    async def read_parts(self, session_id: str) -> Mapping[str, bytes]:
         """Return all parts of the session's requests, by their hashes."""
         ...
 

@@ -26,7 +26,7 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _BEGUN_WITHIN_S = 60.0
 
 
-def create_directory(sessions: Path, name: str, contents: Mapping[str, bytes]) -> None:
+def create_directory(sessions: Path, name: str, contents: Mapping[str, bytes | Iterator[bytes]]) -> None:
     """Make the directory of a session with these files; it appears whole or not at all.
 
     `gate` is among the files, and stays locked until then.
@@ -38,7 +38,9 @@ def create_directory(sessions: Path, name: str, contents: Mapping[str, bytes]) -
     staging = make_directory(sessions / NEW) / uuid.uuid4().hex
     staging.mkdir(mode=0o700)
     try:
-        with _locked_gate(staging / GATE, contents[GATE]):
+        gate = contents[GATE]
+        assert isinstance(gate, bytes)
+        with _locked_gate(staging / GATE, gate):
             for file, content in contents.items():
                 if file != GATE:
                     write_new(staging / file, content)
@@ -58,11 +60,24 @@ def remove_leftovers(sessions: Path) -> None:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def write_new(path: Path | str, content: bytes, *, lasting: bool = True) -> None:
+@contextmanager
+def scratch_directory(sessions: Path) -> Iterator[Path]:
+    """Yield a directory beside the sessions, for files on their way; what a killed process leaves is removed later."""
+    scratch = make_directory(sessions / NEW) / uuid.uuid4().hex
+    scratch.mkdir(mode=0o700)
+    try:
+        with _locked_gate(scratch / GATE, b""):
+            yield scratch
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def write_new(path: Path | str, content: bytes | Iterator[bytes], *, lasting: bool = True) -> None:
     """Write a file that is not there yet, for the owner alone; a lasting one is on the disk then."""
     descriptor = os.open(path, _NEW_FILE, PRIVATE)
     try:
-        append_whole(descriptor, content)
+        for piece in (content,) if isinstance(content, bytes) else content:
+            append_whole(descriptor, piece)
         if content and lasting:
             os.fsync(descriptor)
     finally:

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from amplifierd.session_store.cursor import Cursor
 from amplifierd.session_store.protocol import Hold, Holder, NewSession, SessionStore
 from amplifierd.session_store.record import SessionRecord
+from amplifierd.session_store.stored_lines import StoredLines
 
 from .journal import NOT_NESTED, Journal, event_of, place_of, stored_line
 from .secret_values import SecretValues
@@ -75,7 +77,8 @@ class Announcements:
         sequence = tree.next_sequence()
         event = event_of(CREATED, data, place_of(record), sequence, correlation_id, nesting)
         with tree.telling(event):
-            yield replace(new, events=[*new.events, stored_line(event, data, tree.epoch, nesting)])
+            line = stored_line(event, data, tree.epoch, nesting)
+            yield replace(new, events=StoredLines(lambda: chain(new.events, (line,))))
 
     async def tell(
         self,

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 from amplifier_core.boundary import settle
-from amplifier_system.threads import in_thread
+from amplifier_foundation.sources import Progress
+from amplifier_sessions.event_page import event_batches
+from amplifier_system.threads import Stop, in_thread
 from amplifierd.documents.literal_secrets import find_literal_secrets
 from amplifierd.exceptions import MountPlanMissingError
 from amplifierd.session_store.json_lines import encoded_lines
-from amplifierd.session_store.parts_file import part_lines
+from amplifierd.session_store.parts_file import part_pieces
 from amplifierd.session_store.protocol import EventPage, EventPlace, Message, StoredEvent
 from amplifierd.session_store.record import SessionRecord
+from amplifierd.session_store.stored_lines import encoded_pieces
 from amplifierd.signing_keys import SigningKeys
 from amplifierd.stored_json import json_text
 
-from .session_archive import SUFFIX, write_archive
+from .session_archive import SUFFIX, Advance, Step, write_archive
 from .without_secrets import masked, shown_record, with_masked_data, without_secrets
 
 RECORD, PLAN, LOCK, DOCUMENTS = "record.json", "plan.json", "lock.json", "documents.json"
@@ -48,7 +53,7 @@ class ReadableSessions(Protocol):
 
     async def read_document(self, session_id: str, name: str) -> Any | None: ...
 
-    async def read_parts(self, session_id: str) -> dict[str, bytes]: ...
+    async def read_parts(self, session_id: str) -> Mapping[str, bytes]: ...
 
     async def descendants(self, session_id: str) -> tuple[str, ...]: ...
 
@@ -66,17 +71,6 @@ class ExportedSession:
     left_out: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class _Exported:
-    record: SessionRecord
-    plan: dict[str, Any] | None
-    lock: Mapping[str, Any] | None
-    messages: list[Message]
-    events: list[StoredEvent]
-    documents: dict[str, Any]
-    parts: dict[str, bytes]
-
-
 async def export_session(
     source: ReadableSessions,
     session_id: str,
@@ -85,8 +79,11 @@ async def export_session(
     *,
     find_lock: FindLock | None = None,
     mask_messages: bool = False,
+    progress: Progress | None = None,
 ) -> ExportedSession:
     """Write a session and its descendants to one file, signed with the key of this home.
+
+    Events go through it a bounded part at a time; `progress` hears how far it is.
 
     A directory as `path` gets a file named after the session. `find_lock` finds the lock of the build that a session
     runs on. Events are masked and plans have no secrets; messages, receipts and the parts of provider requests are as
@@ -98,59 +95,83 @@ async def export_session(
         SettingsError: the key of this home cannot be read.
     """
     ids = (session_id, *await source.descendants(session_id))
-    sessions = [await _read(source, each, find_lock) for each in ids]
-    left_out = tuple(sorted({place for each in sessions for place in find_literal_secrets(each.plan)}))
-
-    def write() -> tuple[Path, str]:
-        target = path / f"{session_id}{SUFFIX}" if path.is_dir() else path
-        files: dict[str, bytes] = {}
-        for number, session in enumerate(sessions):
-            contents = _contents(session, mask_messages=mask_messages)
-            files.update({f"sessions/{number}/{name}": content for name, content in contents.items()})
-        about = {"sessions": list(ids), "messages": "masked" if mask_messages else "whole", "left_out": left_out}
-        return target, write_archive(target, files, about, keys.sign)["key_id"]
-
-    target, signer = await in_thread(lambda stop: write())
-    return ExportedSession(target, ids, signer, left_out)
-
-
-async def _read(source: ReadableSessions, session_id: str, find_lock: FindLock | None) -> _Exported:
-    record = await source.read(session_id)
-    try:
-        plan = await source.read_plan(session_id)
-    except MountPlanMissingError:
-        plan = None
-    lock = await settle(find_lock(record)) if find_lock is not None else None
-    documents = {name: await source.read_document(session_id, name) for name in CARRIED_DOCUMENTS}
-    return _Exported(
-        record,
-        plan,
-        lock or await source.read_document(session_id, LOCK_DOCUMENT),
-        await source.read_messages(session_id),
-        await source.read_events(session_id),
-        {name: value for name, value in documents.items() if value is not None},
-        await source.read_parts(session_id),
-    )
+    target = await in_thread(lambda _: _prepared(path, session_id))
+    about = {"sessions": list(ids), "messages": "masked" if mask_messages else "whole"}
+    advance = Advance(progress, "session export", target)
+    with TemporaryDirectory(prefix=".export-", dir=target.parent) as folder:
+        files: dict[str, Path] = {}
+        left_out: set[str] = set()
+        for number, each in enumerate(ids):
+            exported = _Export(source, each, Path(folder) / str(number), mask_messages=mask_messages)
+            left_out |= await exported.write(find_lock, advance.count)
+            files |= {f"sessions/{number}/{name}": file for name, file in exported.files.items()}
+        about |= {"left_out": sorted(left_out)}
+        signature = await in_thread(lambda _: write_archive(target, files, about, keys.sign, advance.count))
+    advance.finish()
+    return ExportedSession(target, ids, signature["key_id"], tuple(sorted(left_out)))
 
 
-def _contents(session: _Exported, *, mask_messages: bool) -> dict[str, bytes]:
-    """Return the files of one session."""
-    receipts = [event for event in session.events if event.get("event") in RECEIPT_EVENTS]
-    others = [event for event in session.events if event.get("event") not in RECEIPT_EVENTS]
-    messages, documents = session.messages, session.documents
-    if mask_messages:
-        messages, documents, receipts = masked(messages), masked(documents), with_masked_data(receipts)
-    contents = {
-        RECORD: json_text(shown_record(session.record)),
-        TRANSCRIPT: encoded_lines(messages),
-        RECEIPTS: encoded_lines(receipts),
-        EVENTS: encoded_lines(with_masked_data(others)),
-        DOCUMENTS: json_text(documents),
-    }
-    if session.parts and not mask_messages:
-        contents[PARTS] = part_lines(session.parts)
-    if session.plan is not None:
-        contents[PLAN] = json_text(without_secrets(session.plan))
-    if session.lock is not None:
-        contents[LOCK] = json_text(session.lock)
-    return contents
+def _prepared(path: Path, session_id: str) -> Path:
+    """Return the file to write, whose directory is there."""
+    target = path / f"{session_id}{SUFFIX}" if path.is_dir() else path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return target
+
+
+class _Export:
+    """One session on its way into a file: its parts, each in a file of its own in a folder, without what is secret."""
+
+    def __init__(self, source: ReadableSessions, session_id: str, folder: Path, *, mask_messages: bool) -> None:
+        self._source, self._session_id, self._folder = source, session_id, folder
+        self._mask_messages = mask_messages
+        self.files: dict[str, Path] = {}
+
+    async def write(self, find_lock: FindLock | None, step: Step) -> set[str]:
+        """Write everything, and return the key paths of the secrets that were left out."""
+        source, session_id = self._source, self._session_id
+        self._folder.mkdir(mode=0o700)
+        record = await source.read(session_id)
+        try:
+            plan = await source.read_plan(session_id)
+        except MountPlanMissingError:
+            plan = None
+        lock = await settle(find_lock(record)) if find_lock is not None else None
+        lock = lock or await source.read_document(session_id, LOCK_DOCUMENT)
+        documents = {name: await source.read_document(session_id, name) for name in CARRIED_DOCUMENTS}
+        documents = {name: value for name, value in documents.items() if value is not None}
+        messages = await source.read_messages(session_id)
+        parts = {} if self._mask_messages else await source.read_parts(session_id)
+        if self._mask_messages:
+            messages, documents = masked(messages), masked(documents)
+
+        def put_all() -> None:
+            self._put(RECORD, [json_text(shown_record(record))])
+            self._put(DOCUMENTS, [json_text(documents)])
+            self._put(TRANSCRIPT, encoded_pieces(messages))
+            if parts:
+                self._put(PARTS, part_pieces(parts))
+            if plan is not None:
+                self._put(PLAN, [json_text(without_secrets(plan))])
+            if lock is not None:
+                self._put(LOCK, [json_text(lock)])
+            for name in (RECEIPTS, EVENTS):
+                self._put(name, ())
+
+        await in_thread(lambda _: put_all())
+        async for batch in event_batches(source.read_event_page, session_id):
+            step(await in_thread(partial(self._put_events, batch)))
+        return set(find_literal_secrets(plan))
+
+    def _put_events(self, batch: Sequence[StoredEvent], stop: Stop) -> int:
+        """Write events and receipts of calls, each to their file, and return how many bytes they took."""
+        receipts = [event for event in batch if event.get("event") in RECEIPT_EVENTS]
+        others = [event for event in batch if event.get("event") not in RECEIPT_EVENTS]
+        if self._mask_messages:
+            receipts = with_masked_data(receipts)
+        size = self._put(RECEIPTS, [encoded_lines(receipts)])
+        return size + self._put(EVENTS, [encoded_lines(with_masked_data(others))])
+
+    def _put(self, name: str, pieces: Iterable[bytes]) -> int:
+        file = self.files.setdefault(name, self._folder / name)
+        with file.open("ab") as target:
+            return sum(map(target.write, pieces))

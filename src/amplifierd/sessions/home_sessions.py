@@ -33,6 +33,7 @@ from .session_removal import SessionRemoval
 from .transcript import Transcript, deletions, last_turn, new_message
 
 if TYPE_CHECKING:
+    from amplifier_foundation.sources import Progress
     from amplifierd.checkpoints import Changes, UndoResult
 
     from .export import ExportedSession
@@ -320,8 +321,10 @@ class Sessions(SessionRemoval):
 
     # --- files that travel
 
-    async def export(self, session_id: str, path: str | Path, *, mask_messages: bool = False) -> ExportedSession:
-        """Write a session and its children to one file, signed by this home.
+    async def export(
+        self, session_id: str, path: str | Path, *, mask_messages: bool = False, progress: Progress | None = None
+    ) -> ExportedSession:
+        """Write a session and its children to one file, signed by this home; `progress` hears how far it is.
 
         Raises:
             SessionNotFoundError: there is no such session.
@@ -330,13 +333,21 @@ class Sessions(SessionRemoval):
 
         source = await self._source_of(checked_session_id(session_id))
         return await export_session(
-            source, session_id, Path(path), self._keys, find_lock=self._find_lock, mask_messages=mask_messages
+            source,
+            session_id,
+            Path(path),
+            self._keys,
+            find_lock=self._find_lock,
+            mask_messages=mask_messages,
+            progress=progress,
         )
 
-    async def import_(self, path: str | Path, *, limits: ArchiveLimits | None = None) -> ImportedSession:
+    async def import_(
+        self, path: str | Path, *, limits: ArchiveLimits | None = None, progress: Progress | None = None
+    ) -> ImportedSession:
         """Store the sessions of an exported file; those of a signer that this home does not trust are not `verified`.
 
-        `limits` say how much is unpacked at most.
+        `limits` say how much is unpacked at most; `progress` hears how far it is.
 
         Raises:
             SessionImportError: the file was changed, damaged or made by something else; nothing is stored.
@@ -353,6 +364,7 @@ class Sessions(SessionRemoval):
             paths=self.runtime.paths,
             working_dir=Path(self.runtime.settings.working_dir),
             limits=limits,
+            progress=progress,
         )
 
     def _find_lock(self, record: SessionRecord) -> Mapping[str, Any] | None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from heapq import merge
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from amplifier_foundation.sources import Progress
 from amplifier_sessions.session_directory import TRANSCRIPT
 from amplifier_system.tasks import run_to_end
 from amplifier_system.threads import in_thread
@@ -26,8 +29,11 @@ from amplifierd.exceptions import (
 )
 from amplifierd.paths import Paths
 from amplifierd.plans.session_policy import narrowed_plan
-from amplifierd.session_store.protocol import Hold, Holder, Message, NewSession, SessionStore, StoredEvent
+from amplifierd.session_store.parts_file import PartsIn
+from amplifierd.session_store.protocol import Hold, Holder, NewSession, SessionStore, StoredEvent
 from amplifierd.session_store.record import SessionRecord, checked_session_id, new_session_id
+from amplifierd.session_store.staging import scratch_directory
+from amplifierd.session_store.stored_lines import StoredLines
 from amplifierd.signing_keys import Signer, SigningKeys
 
 from .announcements import Announcements, last_of
@@ -42,7 +48,7 @@ from .export import (
     RECEIPTS,
     RECORD,
 )
-from .session_archive import ArchiveLimits, SessionArchive, parse_json, read_archive
+from .session_archive import Advance, ArchiveLimits, SessionArchive, parse_json, unpack_archive
 from .working_place import Machine, unfit_working_dir
 
 _TRIES = 5
@@ -82,17 +88,39 @@ async def import_session(
     paths: Paths,
     working_dir: Path,
     limits: ArchiveLimits | None = None,
+    progress: Progress | None = None,
 ) -> ImportedSession:
     """Store the sessions of an exported file under their own ids, or under new ones where these are taken.
 
     `keep` stores a secret that a plan in the file has. A policy in the file can only narrow that of this home. A
-    session that says to work where none should, such as `/`, works in `working_dir`.
+    session that says to work where none should, such as `/`, works in `working_dir`. Messages, events and parts go
+    through it a line at a time; `progress` hears how far it is.
 
     Raises:
         FormatUnsupportedError: a newer version wrote the file.
         SessionImportError: it was changed, damaged or made by something else; nothing is stored.
     """
-    archive = await in_thread(lambda stop: read_archive(path, limits))
+    with scratch_directory(paths.sessions) as folder:
+        advance = Advance(progress, "session import", path)
+        archive = await in_thread(lambda stop: unpack_archive(path, folder, limits, advance.count))
+        imported = await _import(
+            archive, store, holder, keys, announcements, keep, paths=paths, working_dir=working_dir
+        )
+        advance.finish()
+        return imported
+
+
+async def _import(
+    archive: SessionArchive,
+    store: SessionStore,
+    holder: Holder,
+    keys: SigningKeys,
+    announcements: Announcements,
+    keep: KeepSecret,
+    *,
+    paths: Paths,
+    working_dir: Path,
+) -> ImportedSession:
     signer = await in_thread(lambda stop: _signer_of(archive, keys))
     sessions = await in_thread(lambda stop: _sessions_in(archive, keep, paths))
     places = {place: _fit_place(place, working_dir, paths) for place in {each.record.working_dir for each in sessions}}
@@ -105,7 +133,7 @@ async def import_session(
         except SessionExistsError:
             continue  # another process took an id meanwhile
         return ImportedSession(await store.read(adopted[0].record.session_id), ids, signer, left_out)
-    raise SessionImportError(f"{path} is not imported: its sessions' ids are being taken", hint="try again")
+    raise SessionImportError(f"{archive.path} is not imported: its sessions' ids are being taken", hint="try again")
 
 
 def _signer_of(archive: SessionArchive, keys: SigningKeys) -> Signer | None:
@@ -139,15 +167,18 @@ def _sessions_in(archive: SessionArchive, keep: KeepSecret, paths: Paths) -> lis
 def _session_in(archive: SessionArchive, number: int, session_id: str, keep: KeepSecret, paths: Paths) -> NewSession:
     def value(name: str, otherwise: Any) -> Any:
         full = f"sessions/{number}/{name}"
-        content = archive.files.get(full)
-        found = otherwise if content is None else parse_json(content, archive.path, full)
+        file = archive.files.get(full)
+        found = otherwise if file is None else parse_json(file.read_bytes(), archive.path, full)
         if not isinstance(found, dict):
             raise SessionImportError(f"{archive.path} is not imported: {full} is not a JSON object")
         return found
 
-    def lines(name: str, needed: str) -> list[dict[str, Any]]:
+    def lines(name: str, needed: str) -> StoredLines:
         full = f"sessions/{number}/{name}"
-        found = [parse_json(line, archive.path, full) for line in archive.files.get(full, b"").splitlines() if line]
+        file = archive.files.get(full)
+        if file is None:
+            return StoredLines(lambda: ())
+        found = StoredLines(lambda: (parse_json(line, archive.path, full) for _, line in _lines_in(file)))
         if not all(isinstance(entry, dict) and isinstance(entry.get(needed), str) for entry in found):
             raise SessionImportError(f"{archive.path} is not imported: a line of {full} has no {needed!r}")
         return found
@@ -164,34 +195,65 @@ def _session_in(archive: SessionArchive, number: int, session_id: str, keep: Kee
         plan = narrowed_plan(value(PLAN, {}), paths=paths, working_dir=Path(record.working_dir))
     except (MountPlanError, TypeError, ValueError) as error:
         raise SessionImportError(f"{archive.path} is not imported: session {number} has no valid plan") from error
-    events = [*lines(EVENTS, "event"), *lines(RECEIPTS, "event")]
-    if any(type(event.get("seq", 0)) is not int or not 0 <= event.get("seq", 0) < _LAST_NUMBER for event in events):
+    events = [lines(EVENTS, "event"), lines(RECEIPTS, "event")]
+    if not all(_has_number(event) for event in chain(*events)):
         raise SessionImportError(f"{archive.path} is not imported: an event of session {number} has no valid number")
     return NewSession(
         record,
         conceal(plan, keep),
         messages=lines(TRANSCRIPT, "role"),
-        events=_in_order(events),
+        events=_in_order(*events),
         documents={**documents, **({LOCK_DOCUMENT: lock} if lock else {})},
-        parts=dict(_part(entry, archive.path) for entry in lines(PARTS, "digest")),
+        parts=_parts_in(archive, f"sessions/{number}/{PARTS}", lines(PARTS, "digest")),
     )
 
 
-def _part(entry: Mapping[str, Any], path: Path) -> tuple[str, bytes]:
-    """Return a part of a request under its hash."""
+def _parts_in(archive: SessionArchive, name: str, entries: StoredLines) -> Mapping[str, bytes]:
+    """Return the parts of requests, each under its hash; they stay in their file."""
+    file = archive.files.get(name)
+    if file is None:
+        return {}
+    places: dict[str, tuple[int, int]] = {}
+    for entry, (start, line) in zip(entries, _lines_in(file), strict=True):
+        _check_part(entry, archive.path)
+        places[entry["digest"]] = (start, len(line))
+    return PartsIn(file, places)
+
+
+def _check_part(entry: Mapping[str, Any], path: Path) -> None:
     digest, text, encoded = entry["digest"], entry.get("text"), entry.get("base64")
     try:
-        content = text.encode() if isinstance(text, str) else base64.b64decode(str(encoded), validate=True)
+        is_text = isinstance(text, str) and "base64" not in entry
+        content = str(text).encode() if is_text else base64.b64decode(str(encoded), validate=True)
     except ValueError:
         content = b""
     if hashlib.sha256(content).hexdigest() != digest:
         raise SessionImportError(f"{path} is not imported: the part {digest!r} of a request is not what its hash says")
-    return digest, content
 
 
-def _in_order(events: Iterable[StoredEvent]) -> list[StoredEvent]:
-    """Return events and receipts as they were written."""
-    return sorted(events, key=lambda event: event.get("seq", 0))
+def _lines_in(file: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of a file that was unpacked, each with the place where it begins."""
+    place = 0
+    with file.open("rb") as lines:
+        for line in lines:
+            if line.strip():
+                yield place, line
+            place += len(line)
+
+
+def _number(event: StoredEvent) -> Any:
+    return event.get("seq", 0)
+
+
+def _has_number(event: StoredEvent) -> bool:
+    return type(_number(event)) is int and 0 <= _number(event) < _LAST_NUMBER
+
+
+def _in_order(*files: StoredLines) -> Collection[StoredEvent]:
+    """Return events and receipts as they were written; each of the files is in order, unless others made it."""
+    if all(_number(one) <= _number(other) for file in files for one, other in pairwise(file)):
+        return StoredLines(lambda: merge(*files, key=_number))
+    return sorted(chain(*files), key=_number)
 
 
 async def _free_ids(store: SessionStore, records: list[SessionRecord]) -> dict[str, str]:
@@ -243,11 +305,9 @@ def _adopted(
             "signed_by": signer.key_id if signer is not None else None,
         }
     )
-    messages: list[Message] = _renamed(list(session.messages), ids)
-    events: list[StoredEvent] = _renamed(list(session.events), ids)
-    return NewSession(
-        record, session.plan, messages=messages, events=events, documents=session.documents, parts=session.parts
-    )
+    messages = StoredLines(lambda: (_renamed(message, ids) for message in session.messages))
+    events = StoredLines(lambda: (_renamed(event, ids) for event in session.events))
+    return replace(session, record=record, messages=messages, events=events)
 
 
 def _renamed(value: Any, ids: Mapping[str, str]) -> Any:
@@ -265,7 +325,8 @@ async def _store_all(
     store: SessionStore, sessions: list[NewSession], holder: Holder, announcements: Announcements
 ) -> None:
     """Store sessions; when one cannot be, none of them stays."""
-    tree = announcements.tree(sessions[0].record.session_id, last_of(sessions))
+    last = await in_thread(lambda _: last_of(sessions))
+    tree = announcements.tree(sessions[0].record.session_id, last)
     stored: list[tuple[Hold, SessionRecord]] = []
     try:
         for session in sessions:

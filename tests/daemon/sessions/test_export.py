@@ -3,9 +3,12 @@
 import hashlib
 import json
 import stat
+import tracemalloc
 import zipfile
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -23,7 +26,7 @@ from amplifierd.session_store.record import SessionRecord, now
 from amplifierd.sessions.announcements import Announcements
 from amplifierd.sessions.export import export_session
 from amplifierd.sessions.secret_values import SecretValues
-from amplifierd.sessions.session_archive import ArchiveLimits, read_archive
+from amplifierd.sessions.session_archive import ArchiveLimits, unpack_archive
 from amplifierd.sessions.session_import import import_session
 from amplifierd.signing_keys import SigningKeys
 
@@ -419,8 +422,55 @@ def test_any_changed_byte_is_found_or_changes_nothing(small_file: tuple[Path, by
     damaged = bytearray(content)
     damaged[place % len(content)] = byte
     path.write_bytes(damaged)
+    with TemporaryDirectory(dir=path.parent) as folder:
+        try:
+            archive = unpack_archive(path, Path(folder))
+        except (SessionImportError, FormatUnsupportedError):
+            return
+        found = {name: file.read_bytes() for name, file in archive.files.items()}
+    assert found == {"sessions/0/record.json": RECORD}
+
+
+MIB = 1 << 20
+
+
+async def test_a_large_session_is_exported_and_imported_a_part_at_a_time(
+    home: OneHome, other: OneHome, tmp_path: Path
+) -> None:
+    names = ("tool:post", "tool:outcome", "provider:request")
+    events = [
+        {"seq": seq, "ts": now(), "lvl": "INFO", "event": names[seq % 3], "data": {"text": f"{seq} " * 600}}
+        for seq in range(1, 5000)
+    ]
+    await home.add("large", events=events)
+    size = (home.paths.sessions / "large/events.jsonl").stat().st_size
+    events.clear()
+    reported: list[str] = []
+
+    with memory_below(size // 3):
+        path = await home.export(
+            "large", tmp_path / "large.amplifier-session", progress=lambda one: reported.append(one.phase)
+        )
+    with memory_below(size // 3):
+        imported = await other.take(path, progress=lambda one: reported.append(one.phase))
+
+    assert size > 12 * MIB
+    assert reported.count("ready") == 2
+    arrived = await other.store.read_events(imported.record.session_id)
+    assert [event["seq"] for event in arrived] == list(range(1, 5001))  # the last one says that it was created
+    assert not any(map(left_in, (other.paths.sessions / ".new", tmp_path)))
+
+
+def left_in(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if path.name.startswith(".export-") or folder.name == ".new"]
+
+
+@contextmanager
+def memory_below(limit: int) -> Iterator[None]:
+    tracemalloc.start()
     try:
-        archive = read_archive(path)
-    except (SessionImportError, FormatUnsupportedError):
-        return
-    assert archive.files == {"sessions/0/record.json": RECORD}
+        yield
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < limit, f"{peak / MIB:.1f} MiB"

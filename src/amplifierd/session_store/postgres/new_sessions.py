@@ -100,8 +100,8 @@ def creation_values(new: NewSession) -> dict[str, Any]:
     return {
         **row_values(new.record),
         "plans": [json_text(plan) for plan in (new.plan, *new.archived_plans)],
-        **message_values(new.messages),
-        **event_values(new.events),
+        **message_values([*new.messages]),
+        **event_values([*new.events]),
         "document_names": list(new.documents),
         "documents": [json_text(value) for value in new.documents.values()],
         "digests": [checked_digest(digest) for digest in new.parts],
