@@ -12,13 +12,14 @@ import typer
 
 from amplifier_core.exceptions import AmplifierError, ModuleLoadError
 from amplifierd.daemon.run_file import find_running
-from amplifierd.exceptions import SessionHeldError
+from amplifierd.exceptions import AgreementNeededError, SessionHeldError
 from amplifierd.home import Home
 from amplifierd.paths import Paths
 from amplifierd.sessions.approvers import Approver
 from amplifierd.sessions.session import SessionOpening
 from amplifierd.sessions.working_place import unfit_working_dir
 
+from .agreement_prompt import is_agreed_now
 from .attended_session import AttendedSession
 from .config import ResolvedConfig
 from .confirmation import interruptible
@@ -71,10 +72,21 @@ class InProcess:
 
     async def open(self, agent: Mapping[str, Any], approver: Approver, *, name: str | None) -> AttendedSession:
         given: dict[str, Any] = {"working_dir": Path.cwd(), **agent}
-        return await self._opened(self._home.sessions.open(**given, approver=approver, name=name))
+        sessions = self._home.sessions
+        return await self._agreed(lambda: self._opened(sessions.open(**given, approver=approver, name=name)))
 
     async def resume(self, session_id: str, approver: Approver) -> AttendedSession:
-        return await self._opened(self._home.sessions.resume(session_id, approver=approver))
+        sessions = self._home.sessions
+        return await self._agreed(lambda: self._opened(sessions.resume(session_id, approver=approver)))
+
+    async def _agreed(self, attempt: Callable[[], Awaitable[AttendedSession]]) -> AttendedSession:
+        """Open a session, and ask a person about what its plan would give away."""
+        try:
+            return await attempt()
+        except AgreementNeededError as error:
+            if not is_agreed_now(error, self._home.paths):
+                raise
+        return await attempt()
 
     async def _opened(self, opening: SessionOpening) -> AttendedSession:
         try:

@@ -36,6 +36,7 @@ AmplifierError
 ├── CheckpointError                       owner of the working directory: a snapshot or an undo is not possible
 │   └── SnapshotRefusedError                this directory is never snapshotted; the message says why
 ├── TrustError                            caller: such a directory cannot be trusted
+├── AgreementNeededError                  person: a plan from elsewhere would give keys or variables to its modules
 ├── RemoteError                           us: another process failed; carries the problem that it described
 ├── SessionError                          anything about one session
 │   ├── SessionNotFoundError                caller: there is no session of that id
@@ -452,6 +453,14 @@ class ApprovalExpiredError(ApprovalError):
 
 class ApprovalDecisionError(ApprovalError, ValueError):
     """An answer is not one of the options of the question."""
+
+
+class AgreementNeededError(AmplifierError):
+    """A plan from elsewhere would give keys or variables to its modules; `agreements` are those that are missing."""
+
+    def __init__(self, message: str, agreements: Sequence[Mapping[str, Any]], *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.agreements = list(agreements)
 
 
 class TooManySubscribersError(AmplifierError):

@@ -63,6 +63,10 @@ def kept_secret(digest: str) -> str:
     return f"{_KEPT_SECRET}{digest.upper()}"
 
 
+NAMING_SECRET = kept_secret("naming")
+"""The secret that the names of the others are made with; no plan gets it."""
+
+
 def is_kept_secret(name: str) -> bool:
     return name.startswith(_KEPT_SECRET)
 

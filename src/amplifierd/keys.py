@@ -25,7 +25,7 @@ from amplifier_foundation.sources.store import make_directory
 from amplifier_system.files import write_atomically
 
 from .exceptions import SettingsError
-from .identifiers import is_kept_secret, is_module_id, kept_secret
+from .identifiers import NAMING_SECRET, is_kept_secret, is_module_id, kept_secret
 from .paths import Paths
 from .yaml_edits import edited, mapping_in
 
@@ -41,7 +41,6 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 _SECTION, _IN_KEYRING = "api_keys", "in_keyring"
-_NAMING = kept_secret("naming")
 _DIGEST_CHARACTERS = 32
 _KEYRING_PATIENCE_S = 10.0
 _LOCK_WAIT_S = 30.0
@@ -156,10 +155,10 @@ class Keys:
         """
         if secret not in self._kept:
             with self._locked("kept-secrets.lock"):
-                naming = self.find(_NAMING)
+                naming = self.find(NAMING_SECRET)
                 if naming is None:
                     naming = secrets.token_hex()
-                    self._store(_NAMING, naming)
+                    self._store(NAMING_SECRET, naming)
                 digest = hmac.new(naming.encode(), secret.encode(), hashlib.sha256).hexdigest()
                 name = kept_secret(digest[:_DIGEST_CHARACTERS])
                 if self.find(name) is None:

@@ -70,6 +70,10 @@ class Paths:
         return self.config / "approvals.yaml"
 
     @property
+    def agreements_file(self) -> Path:
+        return self.config / "agreements.yaml"
+
+    @property
     def token_file(self) -> Path:
         return self.config / "token"
 

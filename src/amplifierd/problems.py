@@ -110,6 +110,7 @@ PROBLEMS: Mapping[type[BaseException], Problem] = {
     ours.ApprovalAlreadyResolvedError: Problem(409, "approval-already-resolved"),
     ours.ApprovalExpiredError: Problem(410, "approval-expired"),
     ours.ApprovalDecisionError: Problem(422, "validation-error"),
+    ours.AgreementNeededError: Problem(403, "agreement-needed"),
     ours.TrustError: Problem(400, "invalid-request"),
     ours.InvalidLimitsError: Problem(422, "validation-error"),
     ours.SessionImportError: Problem(422, "validation-error"),

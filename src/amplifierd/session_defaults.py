@@ -14,7 +14,8 @@ from .exceptions import SettingsError
 from .identifiers import ProfileId
 from .keys import Keys
 from .paths import Paths
-from .plans.injection import FindVariable, expand_variables, variables
+from .plans.foreign_values import FindVariable
+from .plans.injection import expand_variables, variables
 from .plans.module_declarations import key_variables
 from .settings import Settings
 

@@ -11,7 +11,7 @@ from amplifierd.problems import BY_CODE, INTERNAL, PROBLEMS, find_problem, probl
 STATUSES = {
     400: "malformed-request invalid-request invalid-identifier",
     401: "unauthorized",
-    403: "forbidden origin-rejected host-rejected profile-read-only",
+    403: "agreement-needed forbidden origin-rejected host-rejected profile-read-only",
     404: "profile-not-found collection-not-found bundle-not-found module-not-found session-not-found "
     "approval-not-found operation-not-found not-found request-not-found token-not-found member-not-found",
     408: "request-timeout",

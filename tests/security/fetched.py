@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lab import Lab
-from vocabulary import Attack, call, led, placed, put
+from vocabulary import NOTHING_LEFT, Attack, asked, call, does, led, placed, put, shown
 
 _PROFILE = """\
 ---
@@ -88,7 +88,56 @@ def _broken(lab: Lab) -> None:
     put(lab, {".amplifierd/config/profiles/named.md": profile})
 
 
+def _overlay(lab: Lab) -> None:
+    """A project, which the person trusts, has an overlay that leads their provider elsewhere."""
+    published({"openai": _CONFIG % ("provider-openai", "v1", "")}, _KEYS)(lab)
+    own = _PROFILE.format(name="own", rest="providers:\n- module: provider-openai\n  config: {max_retries: 0}")
+    put(lab, {".amplifierd/config/profiles/own.md": own, "project/.amplifier/overlay.md": f"---\n{_OVERLAY}\n---\n"})
+
+
+_OVERLAY = _CONFIG % ("provider-openai", "v1", "")
+_NOT_GIVEN = {
+    "nothing reached the author": lambda seen: seen.requests == [],
+    "the person learns how to agree": lambda seen: "amplifier config agree provider-" in seen.screen,
+}
+
+
 FETCHED = [
+    *(
+        Attack(
+            f"09 a fetched profile that leads a provider to its author: {name}",
+            "a base_url of somebody else gets neither the person's key nor their variables",
+            [led(f"team/{name}")],
+            {**NOTHING_LEFT, **_NOT_GIVEN, **asked(1), **shown("http://attacker.example")},
+            published(_PROVIDERS, _KEYS),
+        )
+        for name in ("openai-variable", "anthropic")
+    ),
+    Attack(
+        "09 a fetched profile where no one can be asked",
+        "it is an error that says how to agree",
+        [does("amplifier run --profile team/openai-variable Go < /dev/null")],
+        {**NOTHING_LEFT, **_NOT_GIVEN},
+        published(_PROVIDERS, _KEYS),
+    ),
+    Attack(
+        "09 a fetched profile with a host that the person agreed to",
+        "the key goes to that host, and the next run does not ask",
+        [led("team/openai", answers=["y"]), led("team/openai")],
+        {
+            **asked(1),
+            "the key arrives": lambda seen: any("sk-canary-of-openai" in request for request in seen.requests),
+            "nothing else does": lambda seen: not any("canary-of-github" in request for request in seen.requests),
+        },
+        published(_PROVIDERS, _KEYS),
+    ),
+    Attack(
+        "09 an overlay of a project that leads a provider to its author",
+        "what a folder says about a provider is not what the person said",
+        [led("local/own", answers=["y"])],
+        {**NOTHING_LEFT, **_NOT_GIVEN, **shown("http://attacker.example", at=1)},
+        _overlay,
+    ),
     Attack(
         "16 a named source that cannot be activated",
         "the installed module of the same name is not what the profile names",

@@ -22,6 +22,7 @@ from amplifier_cli.invocation import invocation_of
 from amplifier_cli.render import write, write_json, write_table
 from amplifier_cli.stored_settings import Local, Project, chosen_layer, store_settings
 from amplifier_system.screen import write_exactly
+from amplifierd.agreements import KEY, Agreement, Agreements
 from amplifierd.paths import Paths
 from amplifierd.trust import Trust
 
@@ -115,6 +116,46 @@ def trust(
     else:
         known.add(place)
         write(f"{place} is trusted")
+
+
+@app.command(
+    epilog=examples(
+        "amplifier config agree provider-openai https://llm.example.org",
+        "amplifier config agree tool-mcp https://api.github.com --variable GITHUB_TOKEN",
+        "amplifier config agree --list",
+    )
+)
+def agree(
+    ctx: typer.Context,
+    module: Annotated[
+        str | None, typer.Argument(metavar="MODULE", help="The id of the module.", show_default=False)
+    ] = None,
+    hosts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="HOST", help="The hosts that it may reach with it.", show_default=False),
+    ] = None,
+    variable: Annotated[
+        str | None, typer.Option("--variable", help="The variable that it may have; by default its key.")
+    ] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Withdraw the agreement.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="Show what you agreed to.")] = False,
+) -> None:
+    """Let a module of a fetched profile, bundle or project have its key, or a variable, for the hosts it names."""
+    known = Agreements(_paths(ctx))
+    if listed:
+        rows = [(each.module, each.gets, ", ".join(each.hosts)) for each in known.list()]
+        write_table(("MODULE", "GETS", "FOR"), rows, empty="You agreed to nothing")
+        return
+    if module is None or (variable is None and not hosts):
+        hint = "amplifier config agree MODULE HOST; errors say what to agree to"
+        raise UsageError("an agreement names a module, and a host or a variable", hint=hint)
+    agreement = Agreement(module, variable or KEY, tuple(hosts or ()))
+    if remove:
+        write("the agreement is withdrawn" if known.remove(agreement) else "there was no such agreement")
+        return
+    known.add(agreement)
+    what = "its key" if variable is None else variable
+    write(f"{module} may have {what}" + (f" for {', '.join(agreement.hosts)}" if agreement.hosts else ""))
 
 
 def _resolved(ctx: typer.Context) -> ResolvedConfig:

@@ -161,6 +161,11 @@ class Catalogue:
         state = self.lock.get(collection_id)
         return state is not None and self.sources.is_remote(state)
 
+    def is_fetched(self, collection_id: str) -> bool:
+        """True for a collection from elsewhere, and for one that is not known any more."""
+        state = self.lock.get(collection_id)
+        return collection_id not in (FOUNDATION, LOCAL) if state is None else self.sources.is_remote(state)
+
     def is_near(self, collection_id: str) -> bool:
         """Return whether a collection comes from this machine, be it from a repository or server of it."""
         state = self.lock.get(collection_id)

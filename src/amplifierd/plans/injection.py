@@ -8,16 +8,18 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from amplifier_core.module_sources import ModuleSourceResolver
-from amplifier_core.mount_plan import MountPlan, PlanEntry
-from amplifierd.identifiers import ProfileId, is_kept_secret
+from amplifier_core.mount_plan import MODULE_SECTIONS, SESSION_MEMBERS, MountPlan, PlanEntry
+from amplifierd.documents.document import module_identity
+from amplifierd.identifiers import NAMING_SECRET, ProfileId, is_kept_secret
 
+from .foreign_values import VARIABLE, FindVariable, ForeignValues, Steps
 from .module_declarations import key_variables
 from .runtime_values import RuntimePlaces, RuntimeValues
 
-_VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-?(?P<default>[^}]*))?\}")
 _REMOVED: Any = object()
 
-FindVariable = Callable[[str], str | None]
+FindFor = Callable[[Steps, str], FindVariable | None]
+"""Says how the variables of a text at some steps are found; None leaves the text as it is."""
 
 
 def inject_runtime(
@@ -28,15 +30,24 @@ def inject_runtime(
     environment: Mapping[str, str],
     find_key: Callable[[str], str | None],
     resolver: ModuleSourceResolver | None = None,
+    foreign: ForeignValues | None = None,
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the plan that the kernel gets, and warnings such as `env-missing: VAR`; the stored plan is not changed.
 
     `find_key(name)` gives the stored key of a provider, or a secret that is kept for the plan. It may have to ask the
     system's keyring, and is called for providers that have use for a key and none in the profile. `resolver` is the one
-    that the session's loader asks: what a compiled module declares is read where its code lies.
+    that the session's loader asks: what a compiled module declares is read where its code lies. `foreign` decides what
+    modules get that a plan from elsewhere names; without it, all of the plan is the person's own.
+
+    Raises:
+        AgreementNeededError: the plan names keys and variables that no one agreed to give away.
     """
     missing: list[str] = []
-    expanded = expand_variables(dict(plan), variables(environment, find_key), missing)
+    find = variables(environment, find_key)
+    if foreign is not None:
+        foreign.check(plan)
+    find_for: FindFor = foreign.finder(plan) if foreign is not None else lambda steps, text: find
+    expanded = _expand(dict(plan), find_for, missing, ())
     session = expanded.get("session") or {}
     working_dir = str(places.working_dir)
     settings = {**(session.get("settings") or {}), "working_dir": working_dir, "session_cwd": working_dir}
@@ -64,12 +75,18 @@ def _defaults(entry: PlanEntry, working_dir: str, key: str | None) -> dict[str, 
 
 def named_variables(plan: Mapping[str, Any]) -> frozenset[str]:
     """Return the variables of the environment that a plan names as `${VAR}`."""
-    return frozenset(match["name"] for match in _VARIABLE.finditer(json.dumps(plan, default=str)))
+    return frozenset(match["name"] for match in VARIABLE.finditer(json.dumps(plan, default=str)))
 
 
 def variables(environment: Mapping[str, str], find_key: FindVariable) -> FindVariable:
     """Return what finds the value of a variable: a secret that is kept, in the key store, others in the environment."""
-    return lambda name: find_key(name) if is_kept_secret(name) else environment.get(name)
+
+    def find(name: str) -> str | None:
+        if is_kept_secret(name):
+            return find_key(name) if name != NAMING_SECRET else None
+        return environment.get(name)
+
+    return find
 
 
 def expand_variables(value: Any, find: FindVariable, missing: list[str]) -> Any:
@@ -77,13 +94,17 @@ def expand_variables(value: Any, find: FindVariable, missing: list[str]) -> Any:
 
     `missing` gets the names of those that are not set.
     """
+    return _expand(value, lambda steps, text: find, missing, ())
+
+
+def _expand(value: Any, find_for: FindFor, missing: list[str], steps: Steps) -> Any:
     if isinstance(value, dict):
-        pairs = ((key, expand_variables(inner, find, missing)) for key, inner in value.items())
+        pairs = ((key, _expand(inner, find_for, missing, _below(steps, str(key)))) for key, inner in value.items())
         return {key: inner for key, inner in pairs if inner is not _REMOVED}
     if isinstance(value, list):
-        items = (expand_variables(item, find, missing) for item in value)
+        items = [_expand(item, find_for, missing, (*steps, _step(steps, at, item))) for at, item in enumerate(value)]
         return [item for item in items if item is not _REMOVED]
-    if not isinstance(value, str) or "${" not in value:
+    if not isinstance(value, str) or "${" not in value or (find := find_for(steps, value)) is None:
         return value
 
     def substitute(match: re.Match[str]) -> str:
@@ -92,7 +113,20 @@ def expand_variables(value: Any, find: FindVariable, missing: list[str]) -> Any:
             missing.append(match["name"])
         return found or default or ""
 
-    whole = _VARIABLE.fullmatch(value)
+    whole = VARIABLE.fullmatch(value)
     is_unset = whole is not None and whole["default"] is None and find(whole["name"]) is None
-    expanded = _VARIABLE.sub(substitute, value)
+    expanded = VARIABLE.sub(substitute, value)
     return _REMOVED if is_unset else expanded
+
+
+def _below(steps: Steps, key: str) -> Steps:
+    """Return the steps to a value of a mapping; the members of a session have the same in both forms of a plan."""
+    if len(steps) == 1 and steps[0] in SESSION_MEMBERS and key == "config":
+        return ("session", *steps, key)
+    return (*steps, key)
+
+
+def _step(steps: Steps, position: int, item: Any) -> str:
+    section = steps[-1] if steps else ""
+    identity = module_identity(section, item) if section in MODULE_SECTIONS and isinstance(item, Mapping) else None
+    return identity or str(position)

@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from amplifier_system.urls import shown as without_credentials
+from amplifierd.agreements import KEY, Agreement, Agreements
 from amplifierd.daemon.daemon import Daemon
 from amplifierd.exceptions import RequestRefusedError
 from amplifierd.http.dependencies import TheDaemon, note, requires
@@ -60,6 +61,31 @@ class SettingsChanged(Answer):
     message: str
 
 
+class AgreementInfo(Answer):
+    module: str
+    gets: str = Field(description="`key` for the provider's key, else the name of a variable")
+    hosts: list[str]
+
+
+class AgreementList(Answer):
+    agreements: list[AgreementInfo]
+
+
+class AgreementEntry(Body):
+    module: str
+    gets: str = Field(default=KEY, description="`key` for the provider's key, else the name of a variable")
+    hosts: list[str] = Field(default=[], description="the hosts that the module's configuration may name, with scheme")
+
+    @property
+    def value(self) -> Agreement:
+        return Agreement(self.module, self.gets, tuple(self.hosts))
+
+
+class AgreementChange(Body):
+    agree: list[AgreementEntry] = Field(default=[])
+    withdraw: list[AgreementEntry] = Field(default=[])
+
+
 class KeyChange(Body):
     api_keys: dict[str, str] = Field(default={}, description="by provider module; an empty text removes the key")
 
@@ -98,6 +124,27 @@ async def change_settings(daemon: TheDaemon, request: Request, body: SettingsCha
     waiting = await daemon.change_settings(changes)
     text = f"{', '.join(waiting)}: from the next start on" if waiting else "in force now"
     return SettingsChanged(updated=sorted(changes), restart_required=bool(waiting), message=text)
+
+
+@router.get("/agreements")
+async def list_agreements(daemon: TheDaemon) -> AgreementList:
+    """List what modules of fetched profiles, bundles and projects may have."""
+    known = await asyncio.to_thread(Agreements(daemon.home.paths).list)
+    return AgreementList(agreements=[AgreementInfo(**each.to_dict()) for each in known])
+
+
+@router.patch("/agreements")
+async def change_agreements(daemon: TheDaemon, request: Request, body: AgreementChange) -> AgreementList:
+    """Agree that such a module gets its key or a variable for the hosts it names, or withdraw that."""
+    if not (body.agree or body.withdraw):
+        raise RequestRefusedError("no agreement is named", code="invalid-request")
+    known = Agreements(daemon.home.paths)
+    note(request, keys=sorted({each.module for each in (*body.agree, *body.withdraw)}))
+    for each in body.withdraw:
+        await asyncio.to_thread(known.remove, each.value)
+    if body.agree:
+        await asyncio.to_thread(known.add, *(each.value for each in body.agree))
+    return await list_agreements(daemon)
 
 
 @router.patch("/api-keys")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from amplifierd.exceptions import MountPlanError, SessionStateError
 from amplifierd.issues import Issue
 from amplifierd.limits import Limits
 from amplifierd.plans.conversion import Form
+from amplifierd.plans.foreign_values import ForeignValues
 from amplifierd.plans.home_plans import Plans
 from amplifierd.plans.request import lay_over_plan
 from amplifierd.session_store.protocol import Message, NewSession
@@ -78,7 +79,9 @@ class Creation:
         machine: Machine,
         keep: KeepSecret,
         allow_modules: bool,
+        foreign_values: Callable[[Equipment], ForeignValues],
     ) -> None:
+        self._foreign_values = foreign_values
         self._profiles, self._plans, self._outfitter, self._keep = profiles, plans, outfitter, keep
         self._machine, self._allow_modules = machine, allow_modules
 
@@ -90,6 +93,7 @@ class Creation:
             SessionStateError: its name or another value cannot be used.
             ProfileNotFoundError, ProfileValidationError, ProfileCompilationError: the profile cannot be used.
             BundleError: the bundle cannot be used.
+            AgreementNeededError: the plan comes from elsewhere, and would give away what no one agreed to.
         """
         name = checked_name(request.name)
         request = await self._without_secrets(request)
@@ -144,6 +148,7 @@ class Creation:
             issues = [Issue(check.name, check.message, check.location) for check in report.errors]
             text = "\n".join(f"  {issue}" for issue in issues)
             raise MountPlanError(f"The mount plan cannot be used:\n{text}", issues, hint=_WHOLE_PLAN)
+        await in_thread(lambda stop: self._foreign_values(equipment).check(plan))
         return equipment, plan
 
     async def _plan(self, request: SessionRequest) -> tuple[Equipment, dict[str, Any]]:
@@ -162,7 +167,7 @@ class Creation:
             equipment = await self._outfitter.of_bundle(request.bundle, request.working_dir)
             plan = deepcopy(await self._concealed(equipment.prepared.mount_plan)) if equipment.prepared else {}
         else:
-            equipment = await self._outfitter.of_plan(request.working_dir)
+            equipment = await self._outfitter.of_plan(request.working_dir, is_requested=request.owner is not None)
             plan = deepcopy(dict(request.plan or {}))
         if request.overrides:
             plan = lay_over_plan(plan, request.overrides, allow_modules=self._allow_modules)

@@ -18,6 +18,8 @@ from amplifierd.collections.catalogue import Catalogue
 from amplifierd.exceptions import SessionStateError
 from amplifierd.identifiers import ProfileId
 from amplifierd.paths import Paths
+from amplifierd.plans.foreign_values import FindPlace
+from amplifierd.plans.value_origins import OfBuild, OfBundle, own_place, requested_place
 from amplifierd.session_store.record import SessionRecord
 
 from .context_messages import MentionPlaces
@@ -51,16 +53,21 @@ class Equipment:
     bundle: Bundle | None = None
     warning: str | None = None
     newer_build: str | None = None
+    place_of: FindPlace = own_place
+    """Says where a value of the session's plan comes from."""
 
     def for_agent(self, agent_name: str, instruction: str) -> Equipment:
         """Return the equipment of a session that works as an agent."""
         own = {"agent": agent_name}
+        place_of = self.place_of
+        if isinstance(place_of, OfBuild | OfBundle):
+            place_of = place_of.for_agent(agent_name)
         if self.prepared is None or self.bundle is None:
-            return replace(self, instruction=instruction, source=own, warning=None)
+            return replace(self, instruction=instruction, source=own, warning=None, place_of=place_of)
         from amplifier_foundation.spawn import agent_bundle  # few sessions are made from bundles
 
         bundle = agent_bundle(self.bundle, agent_name, instruction)
-        return replace(self, bundle=bundle, source=own, warning=None)
+        return replace(self, bundle=bundle, source=own, warning=None, place_of=place_of)
 
     async def furnish(self, session: AmplifierSession, working_dir: Path) -> SystemPrompt | None:
         """Give a bundle's session its system prompt; a profile's instruction is a message."""
@@ -105,7 +112,7 @@ class Outfitter:
         if record.bundle is not None:
             self._check_bundle(record, record.bundle)
             return await self.of_bundle(record.bundle, Path(record.working_dir))
-        return await self.of_plan(Path(record.working_dir))
+        return await self.of_plan(Path(record.working_dir), is_requested=record.owner is not None)
 
     def _check_bundle(self, record: SessionRecord, reference: str) -> None:
         """Raise if only a file of a stranger names the bundle of a session: its code would run here."""
@@ -147,6 +154,7 @@ class Outfitter:
             build=build,
             warning=warning,
             newer_build=newer,
+            place_of=OfBuild(build, self._catalogue.is_fetched),
         )
 
     def _shared(self, build: Build) -> Build:
@@ -170,11 +178,13 @@ class Outfitter:
             source={"bundle": reference},
             prepared=prepared,
             bundle=prepared.bundle,
+            place_of=OfBundle(prepared.bundle, self._paths.cache),
         )
 
-    async def of_plan(self, working_dir: Path) -> Equipment:
-        """Return the equipment of a plan that stands for itself."""
-        return Equipment(resolver=self._resolvers(), places=self._places(working_dir, None))
+    async def of_plan(self, working_dir: Path, *, is_requested: bool) -> Equipment:
+        """Return the equipment of a plan that stands for itself; one that a client of the daemon sent is a request."""
+        place_of = requested_place if is_requested else own_place
+        return Equipment(resolver=self._resolvers(), places=self._places(working_dir, None), place_of=place_of)
 
     def _places(self, working_dir: Path, contexts_dir: Path | None) -> MentionPlaces:
         nowhere = self._paths.profiles / ".none"

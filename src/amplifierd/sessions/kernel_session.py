@@ -149,6 +149,7 @@ class KernelSession:
             environment=runtime.environment,
             find_key=runtime.find_key,
             resolver=runner.equipment.resolver,
+            foreign=runtime.foreign_values(runner.equipment),
         )
         runtime.secrets.add_those_of(injected)
         for warning in warnings:

@@ -22,6 +22,7 @@ from amplifierd.exceptions import ReplayError
 from amplifierd.identifiers import is_kept_secret
 from amplifierd.paths import Paths
 from amplifierd.plans.module_declarations import key_variables
+from amplifierd.plans.value_origins import own_place
 from amplifierd.session_store.file_store import FileStore
 from amplifierd.session_store.protocol import NewSession
 from amplifierd.session_store.record import SessionRecord
@@ -212,7 +213,13 @@ class _Stage:
         layer = ReplayLayer(recorded, comparison, lambda text: runner.steer(text))
         tree = SessionTree(store, hold, TreeEvents(session_id), TreeBudget(), _approvals(session_id, recorded))
         runner = ExecutionRunner(
-            aside, session_id, hold=hold, record=record, tree=tree, equipment=equipment, layers=(layer,)
+            aside,
+            session_id,
+            hold=hold,
+            record=record,
+            tree=tree,
+            equipment=replace(equipment, place_of=own_place),  # it has stand-ins for keys, which anyone may have
+            layers=(layer,),
         )
         inherited = await _inherited(runtime, session_id)
         await runner.start(inherited=inherited)

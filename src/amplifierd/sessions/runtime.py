@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from amplifierd.agreements import Agreements
 from amplifierd.paths import Paths
+from amplifierd.plans.foreign_values import ForeignValues
+from amplifierd.plans.injection import variables
 from amplifierd.session_store.protocol import Holder, SessionStore
 from amplifierd.settings import Settings
 
 from .announcements import Announcements
-from .equipment import Outfitter
+from .equipment import Equipment, Outfitter
 from .loaded_sessions import LoadedSessions
 from .secret_values import SecretValues
 from .stoppable_tools import Patience
@@ -33,6 +36,13 @@ class Runtime:
     machine: Machine
     loaded: LoadedSessions
     patience: Patience = field(default_factory=Patience)
+
+    def foreign_values(self, equipment: Equipment) -> ForeignValues:
+        """Return what decides about the parts of a session's plan that come from elsewhere."""
+        find = variables(self.environment, self.find_key)
+        return ForeignValues(
+            equipment.place_of, Agreements(self.paths), find, self.find_key, resolver=equipment.resolver
+        )
 
     def learn(self, variables: Mapping[str, str]) -> None:
         """Take in secret variables of the environment that a plan needs; none of their values is stored."""

@@ -101,6 +101,7 @@ def _sessions_on(
         machine=runtime.machine,
         keep=keys.keep,
         allow_modules=settings.security.allow_override_modules,
+        foreign_values=runtime.foreign_values,
     )
     defaults = Defaults(
         profile=lambda: default_profile(paths, settings, profiles, keys, environment=environment),

@@ -224,6 +224,17 @@ def test_keys_go_in_and_do_not_come_out(client: TestClient, served: Served) -> N
     assert client.get(f"{API}/settings").json()["api_keys"] == []
 
 
+def test_agreements_are_made_listed_and_withdrawn(client: TestClient) -> None:
+    agreed = {"module": "provider-openai", "gets": "key", "hosts": ["https://llm.example.org"]}
+
+    answer = client.patch(f"{API}/settings/agreements", json={"agree": [agreed]})
+
+    assert answer.json() == client.get(f"{API}/settings/agreements").json() == {"agreements": [agreed]}
+    withdrawn = client.patch(f"{API}/settings/agreements", json={"withdraw": [agreed]})
+    assert withdrawn.json() == {"agreements": []}
+    assert client.patch(f"{API}/settings/agreements", json={}).status_code == 400
+
+
 def test_the_password_of_a_store_goes_into_the_key_store(client: TestClient, served: Served) -> None:
     secret = "very-secret-database-password"
 

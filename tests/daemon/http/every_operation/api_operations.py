@@ -173,6 +173,7 @@ def bodies() -> Mapping[str, dict[str, Any]]:
         "POST /v1/chat/completions": {"model": OFFLINE, "messages": [{"role": "user", "content": "Hello"}]},
         f"PATCH {API}/settings": {"log_level": "info"},
         f"PATCH {API}/settings/api-keys": {"api_keys": {"provider-openai": "sk-sample-key-0123456789"}},
+        f"PATCH {API}/settings/agreements": {"agree": [{"module": "provider-sample", "hosts": ["http://sample"]}]},
         f"POST {API}/tokens": {"name": "sample"},
         f"POST {API}/collections": {"identifier": "sample", "source": "/nowhere/at/all"},
         f"PATCH {API}/collections/{{collection_id}}": {"auto_sync": False},

@@ -346,11 +346,23 @@ def of_the_daemon(world: World) -> Iterator[Request]:
     for name in errors:
         said = [{"role": "user", "content": name}]
         yield "POST /v1/chat/completions", {"body": {**asked, "model": "local/failing", "messages": said}}
-    plain = ("status", "info", "logs", "workers", "settings", "auth/me", "tokens", "operations", "trust")
+    plain = (
+        "status",
+        "info",
+        "logs",
+        "workers",
+        "settings",
+        "settings/agreements",
+        "auth/me",
+        "tokens",
+        "operations",
+        "trust",
+    )
     for path in (*plain, "directories/list", "metrics"):
         yield f"GET {API}/{path}", {}
     yield f"GET {API}/directories/list", {"query": {"path": "nowhere"}}
-    for name in ("PATCH /api/v1/settings", "PATCH /api/v1/settings/api-keys", "POST /api/v1/auth/ticket"):
+    changes = [f"PATCH {API}/settings{part}" for part in ("", "/api-keys", "/agreements")]
+    for name in (*changes, "POST /api/v1/auth/ticket"):
         yield name, {}
     yield "POST /api/v1/render", {}
     for _ in range(2):

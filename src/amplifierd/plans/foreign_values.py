@@ -1,0 +1,208 @@
+"""What a plan has from elsewhere, and what a person has to agree to before its modules get keys and variables.
+
+A value is the person's own if it stands in the home's `config/`, in what is shipped, or in a folder of this machine
+that was registered as a collection or a bundle. The rest comes from elsewhere: fetched profiles and bundles, overlays
+of projects, and requests. There a provider's key goes to the hosts that the module declares as its own, and a module
+is given the variables that it declares, in the fields it declares them for:
+
+    [credentials]
+    environment = ["ACME_API_KEY"]
+    hosts = ["https://api.acme.example"]
+
+    [variables]
+    base_url = ["ACME_BASE_URL"]
+
+Anything else takes an agreement.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from amplifier_core.module_sources import ModuleSourceResolver
+from amplifier_core.mount_plan import SESSION_MEMBERS, MountPlan, PlanEntry
+from amplifierd.agreements import KEY, Agreement, Agreements
+from amplifierd.exceptions import AgreementNeededError
+from amplifierd.identifiers import is_kept_secret
+
+from .module_declarations import declared_by, key_variables
+
+VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-?(?P<default>[^}]*))?\}")
+"""How a plan names a variable of the environment."""
+
+Steps = tuple[str, ...]
+FindVariable = Callable[[str], str | None]
+FindPlace = Callable[[Steps, Any], str | None]
+"""Says where a value of a plan comes from; None for a value that is the person's own."""
+
+_API_KEY = "api_key"
+_PORTS = {"http": 80, "https": 443}
+_UNCLEAR = re.compile(r"[\s\\\x00-\x1f\x7f-\uffff]")
+_HOST_FIELD = re.compile(
+    r"(?:^|_)(?:host|hostname|endpoint|server|url|uri|address|proxy|api_base|base)$", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a module would get, and where its plan says so."""
+
+    agreement: Agreement
+    place: str
+    text: str
+
+    def __str__(self) -> str:
+        what = "its key" if self.agreement.gets == KEY else f"the variable {self.agreement.gets}"
+        hosts = f" for {', '.join(self.agreement.hosts)}" if self.agreement.hosts else ""
+        return f"{self.agreement.module} would get {what}{hosts}: {self.text} ({self.place})"
+
+
+class ForeignValues:
+    """Decides for the plan of one session. `find` gives the value of a variable, `find_key` a provider's stored key."""
+
+    def __init__(
+        self,
+        place_of: FindPlace,
+        agreements: Agreements,
+        find: FindVariable,
+        find_key: FindVariable,
+        resolver: ModuleSourceResolver | None = None,
+    ) -> None:
+        self._place_of, self._agreements, self._resolver = place_of, agreements, resolver
+        self._find, self._find_key = find, find_key
+
+    def check(self, plan: Mapping[str, Any]) -> None:
+        """Raise for what the plan would give to modules and no one agreed to.
+
+        Raises:
+            AgreementNeededError: with everything that is needed.
+        """
+        needs = [need for steps, entry in _entries(plan) for need in self._needs(steps, entry)]
+        missing = [need for need in needs if not self._agreements.cover(need.agreement)]
+        if missing:
+            agreements = tuple(dict.fromkeys(need.agreement for need in missing))
+            told = "".join(f"\n  {need}" for need in dict.fromkeys(missing))
+            raise AgreementNeededError(
+                f"What comes from elsewhere gets keys and variables only if you agree:{told}",
+                [each.to_dict() for each in agreements],
+                hint="if you want that: " + "; ".join(each.command for each in agreements),
+            )
+
+    def finder(self, plan: Mapping[str, Any]) -> Callable[[Steps, str], FindVariable | None]:
+        """Return what says, for a text at a place of the plan, how its variables are found; None leaves it as it is."""
+        entries = dict(_entries(plan))
+
+        def find_for(steps: Steps, text: str) -> FindVariable | None:
+            if self._place_of(steps, text) is None:
+                return self._find
+            owner = next((known for known in entries if steps[: len(known)] == known), None)
+            if owner is None:
+                return None if steps[:1] == ("agents",) else lambda name: None
+            entry, field = entries[owner], steps[len(owner) :]
+
+            def find(name: str) -> str | None:
+                return self._find(name) if self._may_have(entry, field, name) else None
+
+            return find
+
+        return find_for
+
+    def _needs(self, steps: Steps, entry: PlanEntry) -> Iterator[Need]:
+        found = ((field, text, self._place_of((*steps, *field), text)) for field, text in _texts(entry.config))
+        foreign = [(field, text, place) for field, text, place in found if place is not None]
+        hosts = tuple(dict.fromkeys(host for field, text in _texts(entry.config) if (host := _host(field, text))))
+        for field, text, place in foreign:
+            for match in VARIABLE.finditer(text):
+                is_given = match["default"] is None and self._find(match["name"]) is not None
+                if is_given and not self._is_declared(entry, field, match["name"]):
+                    yield Need(Agreement(entry.module_id, match["name"], hosts), place, _shown(field, text))
+        if entry.module_type == "provider":
+            known = _table(declared_by(entry, self._resolver), "credentials").get("hosts") or ()
+            for field, text, place in foreign:
+                host = _host(field, self._expanded(entry, field, text))
+                if host and host not in known and self._gives_key(steps, entry):
+                    yield Need(Agreement(entry.module_id, KEY, (host,)), place, _shown(field, text))
+
+    def _gives_key(self, steps: Steps, entry: PlanEntry) -> bool:
+        """True if the module has a key that is the person's: one that an author wrote is the author's own."""
+        given, field = entry.config.get(_API_KEY), (_API_KEY,)
+        if isinstance(given, str):
+            is_own = self._place_of((*steps, *field), given) is None
+            names = [match["name"] for match in VARIABLE.finditer(given) if not is_kept_secret(match["name"])]
+            if is_own or any(self._find(name) for name in names):
+                return True
+            if self._expanded(entry, field, given).strip():
+                return False
+        variables = key_variables(entry, self._resolver)
+        return bool(variables) and (any(map(self._find, variables)) or self._find_key(entry.module_id) is not None)
+
+    def _expanded(self, entry: PlanEntry, field: Steps, text: str) -> str:
+        def value(match: re.Match[str]) -> str:
+            found = self._find(match["name"]) if self._may_have(entry, field, match["name"]) else None
+            return found or match["default"] or ""
+
+        return VARIABLE.sub(value, text)
+
+    def _may_have(self, entry: PlanEntry, field: Steps, name: str) -> bool:
+        if self._is_declared(entry, field, name):
+            return True
+        hosts = (host for inner, text in _texts(entry.config) if (host := _host(inner, text)))
+        return self._agreements.cover(Agreement(entry.module_id, name, tuple(dict.fromkeys(hosts))))
+
+    def _is_declared(self, entry: PlanEntry, field: Steps, name: str) -> bool:
+        """True for what belongs to the module, and for a secret that the author wrote, which is kept under a name."""
+        if is_kept_secret(name):
+            return True
+        declared = _table(declared_by(entry, self._resolver), "variables").get(".".join(field)) or ()
+        is_key = (
+            entry.module_type == "provider" and field == (_API_KEY,) and name in key_variables(entry, self._resolver)
+        )
+        return is_key or name in declared
+
+
+def _entries(plan: Mapping[str, Any]) -> Iterator[tuple[Steps, PlanEntry]]:
+    """Yield the modules of a plan, each with the steps to its configuration."""
+    for entry in MountPlan(plan).entries():
+        above = ("session", entry.section) if entry.section in SESSION_MEMBERS else (entry.section, entry.identity)
+        yield (*above, "config"), entry
+
+
+def _texts(value: Any, above: Steps = ()) -> Iterator[tuple[Steps, str]]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _texts(inner, (*above, str(key)))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _texts(inner, (*above, str(index)))
+    elif isinstance(value, str):
+        yield above, value
+
+
+def _host(field: Steps, text: str) -> str | None:
+    """Return the host that a text of a configuration names, with scheme and port, None for any other text.
+
+    What programs might read differently stands for itself, whole, so that it is nobody's known host.
+    """
+    if "://" not in text:
+        return text.strip() or None if field and _HOST_FIELD.search(field[-1]) else None
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return text
+    if not host or _UNCLEAR.search(text):
+        return text
+    return f"{parts.scheme}://{host}" + (f":{port}" if port not in (None, _PORTS.get(parts.scheme)) else "")
+
+
+def _table(declared: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = declared.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _shown(field: Steps, text: str) -> str:
+    return f"{'.'.join(field)}: {text}"
