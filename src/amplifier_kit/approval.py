@@ -67,7 +67,7 @@ def find_gate(coordinator: Coordinator) -> ApprovalGate | None:
     decide.
     """
     gate: ApprovalGate | None = find_capability(coordinator, GATE)
-    if gate is None or (not asyncio.iscoroutinefunction(gate) and hasattr(gate, "what_no_gate_has")):
+    if gate is None or (hasattr(gate, "what_no_gate_has") and not asyncio.iscoroutinefunction(gate)):
         return None
     return gate
 

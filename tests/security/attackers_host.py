@@ -1,6 +1,7 @@
 """The first program in the namespaces: gives loopback the attackers' addresses, serves them, and becomes a keeper.
 
-`/to?ADDRESS` redirects; everything else is answered with a page. Each request is a line of the file `requests`.
+`/to?ADDRESS` redirects, `/search` finds ten pages on two hosts, and everything else is answered with a page. Each
+request is a line of the file `requests`.
 """
 
 import fcntl
@@ -15,6 +16,9 @@ from pathlib import Path
 SIOCSIFADDR = 0x8916
 PAGE = b"<html><body><p>A page about milk, with <a href='http://attacker.example/more'>more</a>.</p></body></html>"
 
+_RESULTS = [f"http://{host}.example/milk/{number}" for number in range(5) for host in ("news", "other")]
+FOUND = json.dumps({"results": [{"title": "Milk", "url": url, "content": "About milk."} for url in _RESULTS]}).encode()
+
 
 class Attacker(BaseHTTPRequestHandler):
     def _answer(self) -> None:
@@ -27,10 +31,11 @@ class Attacker(BaseHTTPRequestHandler):
         self.send_response(302 if way == "/to" else 200)
         if way == "/to":
             self.send_header("Location", target)
-        self.send_header("Content-Type", "text/html")
-        self.send_header("Content-Length", str(len(PAGE)))
+        body = FOUND if way == "/search" else PAGE
+        self.send_header("Content-Type", "application/json" if way == "/search" else "text/html")
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(PAGE)
+        self.wfile.write(body)
 
     do_GET = do_POST = do_PUT = do_HEAD = _answer
 

@@ -19,7 +19,7 @@ from amplifier_kit.asked_call import AskedCall, Scope, asking_about, question_te
 from amplifier_kit.concerns import CONCERN, LEDGER, SESSION_TAINTED, AskConcern, Concern
 from amplifier_kit.consent import Consent, Consents
 from amplifier_kit.mounting import find_capability, find_mounted, hook_registry, session_id_of, working_dir
-from amplifier_kit.tools.effects import WRITE, effects_of
+from amplifier_kit.tools.effects import WRITE
 
 from .agreements import Agreements
 from .audit import audit_log
@@ -37,6 +37,7 @@ SCRUB = "redaction.scrub"
 
 _LONGEST_UNDERSTOOD = 65_536
 _TOLD = ("tool_call_id", "parallel_group_id", "session_id")
+_GO_ON = HookResult()
 _NOT_NEEDED = Verdict(True, "No approval needed", "config")
 _CONSENTS: Mapping[str | None, Consent] = {"provider": Consent.APPROVED, "remembered": Consent.REMEMBERED}
 _OF_OUTER: Mapping[str | None, Source] = {"provider": "provider", "remembered": "remembered"}
@@ -77,7 +78,7 @@ class ApprovalHook:
         Where the loop asks the gate itself, after the last handler, nothing is decided here.
         """
         if is_asked_afterwards(self.gate):
-            return HookResult()
+            return _GO_ON
         try:
             return await self._answer(data)
         except BaseException as exc:  # noqa: BLE001 - a failure is a denial
@@ -195,13 +196,13 @@ class ApprovalHook:
             if verdict is not None:
                 return call, await self._judge(call, self._request(call), decided=verdict)
             is_risky = not call.is_concern and await self._is_risky(call)
-            call = call._replace(is_risky=is_risky)
             if not call.concerns and not is_risky:
-                verdict = _NOT_NEEDED
-            elif self._outer_gate is not None and not self._is_denied_by_rule(call):
+                self._note(call, _NOT_NEEDED)
+                return call, _NOT_NEEDED
+            call = call._replace(is_risky=is_risky)
+            if self._outer_gate is not None and not self._is_denied_by_rule(call):
                 return call, Verdict(True, "The outer session decides", "config")
-            else:
-                verdict = await self._judge(call, self._request(call))
+            verdict = await self._judge(call, self._request(call))
         except BaseException as exc:  # noqa: BLE001 - the kernel would go on, and the tool would run
             return call, _failed(exc)
         if verdict is not None and verdict.approved:
@@ -211,6 +212,8 @@ class ApprovalHook:
     def _judge_concerns(self, call: GuardedCall) -> tuple[GuardedCall, Verdict | None]:
         """Return the call with the concerns that a person has to be asked about, or a rule's refusal of one."""
         found = call.concerns if call.is_concern else concerns_of_call(call)
+        if not found:
+            return call, None
         asked = []
         for concern in self._agreements.open(found):
             verdict = self._agreements.judge(concern, call.identity)
@@ -225,9 +228,7 @@ class ApprovalHook:
 
     def _is_guarded_write(self, call: GuardedCall) -> bool:
         """True for a write in a directory where each is asked about; a command that a rule approves writes nothing."""
-        if find_capability(self._coordinator, EACH_WRITE) is None:
-            return False
-        if WRITE not in effects_of(call.tool, call.identity, call.tool_input):
+        if WRITE not in call.effects or find_capability(self._coordinator, EACH_WRITE) is None:
             return False
         return call.identity != BASH or self._by_rule(call) != "auto_approve"
 
@@ -391,7 +392,7 @@ class ApprovalHook:
             identity=call.identity,
             action=request.action,
             risk_level=request.risk_level,
-            effects=effects_of(call.tool, call.identity, call.tool_input),
+            effects=call.effects,
             scopes=self._scopes(call, request),
             tool_call_id=call.tool_call_id,
             session_id=call.session_id or session_id_of(self._coordinator),

@@ -6,7 +6,7 @@ from typing import Any
 from amplifier_kit.concerns import Concern, concerns_of, host_and_port
 from amplifier_kit.mounting import working_dir
 from amplifier_kit.policy import PolicyError, session_policy
-from amplifier_kit.tools.effects import EXECUTE, NETWORK, effects_of
+from amplifier_kit.tools.effects import EXECUTE, NETWORK
 
 from .ledger import Ledger, is_of_mcp
 from .verdict import GuardedCall, Verdict
@@ -22,8 +22,7 @@ def concerns_of_call(call: GuardedCall) -> tuple[Concern, ...]:
     """
     if callable(getattr(call.tool, "concerns_of", None)):
         return concerns_of(call.tool, call.tool_input)
-    effects = effects_of(call.tool, call.identity, call.tool_input)
-    if NETWORK not in effects or EXECUTE in effects or is_of_mcp(call.tool, call.identity):
+    if NETWORK not in call.effects or EXECUTE in call.effects or is_of_mcp(call.tool, call.identity):
         return ()
     found = {concern.subject: concern for concern in _hosts_in(call)}
     return tuple(found.values()) or (_unknown_host_of(call),)

@@ -25,13 +25,15 @@ UNASKED_PER_HOST = 10
 
 _URLS = 10_000
 _CHARACTERS = 2 << 20
+_MAPPINGS = (dict, Mapping)  # a dict is recognized without asking the abstract class
 _BLOCK = VALUE_CHARACTERS // 2  # whatever two texts have in common has a block of one of them whole in it
 _URL = re.compile(r"https?://[^\s<>\"'`\\^{}|\x00-\x20\x7f]+", re.IGNORECASE)
 _TRAILING = ".,;:!?)]*_>"
 _SEPARATORS = re.compile(r"[/?#&=;,]+")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{16,}")
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2}){12,}")
-_PATH_KEYS = ("path", "file_path", "paths", "directory", "dir", "cwd")
+_FILES = frozenset({READ, WRITE})
+_PATH_KEYS = frozenset({"path", "file_path", "paths", "directory", "dir", "cwd"})
 _REACHES_OUT = re.compile(r"://|\b(?:curl|wget|git\s+(?:clone|fetch|pull)|pip|npm|ssh|scp|nc|ftp)\b")
 _ENVIRONMENT = re.compile(r"\b(?:env|printenv|set|declare|export|typeset|compgen)\b|\$\{?[A-Za-z_]")
 _OUTSIDE = re.compile(r"(?:^|[\s=:'\"<>(])(?:~|\.\.(?:/|$|\s)|/(?!dev/null\b)[^\s'\"]*)")
@@ -68,9 +70,9 @@ class Ledger:
         self, tool: Any, identity: str, tool_input: Any, result: Any, working_dir: Callable[[], Path]
     ) -> None:
         """Take down what a call of a tool returned."""
-        given = tool_input if isinstance(tool_input, Mapping) else {}
+        given = tool_input if isinstance(tool_input, _MAPPINGS) else {}
         effects = effects_of(tool, identity, given)
-        texts = list(_texts(_content(result)))
+        texts = _texts(_content(result))
         if NETWORK in effects and is_of_mcp(tool, identity):
             self.has_outside_content = self.has_private_data = True
             self._note_read(texts)
@@ -83,7 +85,7 @@ class Ledger:
         elif NETWORK in effects:
             self.has_outside_content = True
             self._note_urls(texts)
-        elif effects & {READ, WRITE}:
+        elif not _FILES.isdisjoint(effects):
             if not self.has_private_data:
                 self.has_private_data = any(_is_outside(path, working_dir()) for path in _paths(given))
             self._note_read(texts)
@@ -162,22 +164,21 @@ def is_of_mcp(tool: Any, identity: str) -> bool:
 
 
 def _content(result: Any) -> Any:
-    if isinstance(result, Mapping):
+    if isinstance(result, dict):
         return result
-    return (getattr(result, "output", result), getattr(result, "error", None))
+    output, error = getattr(result, "output", result), getattr(result, "error", None)
+    return output if error is None else (output, error)
 
 
-def _texts(value: Any, depth: int = 8) -> Iterator[str]:
+def _texts(value: Any, depth: int = 8) -> list[str]:
     if isinstance(value, str):
-        yield value
-    elif isinstance(value, bytes):
-        yield value.decode("utf-8", "replace")
-    elif depth and isinstance(value, Mapping):
-        for item in value.values():
-            yield from _texts(item, depth - 1)
-    elif depth and isinstance(value, list | tuple):
-        for item in value:
-            yield from _texts(item, depth - 1)
+        return [value]
+    if isinstance(value, bytes):
+        return [value.decode("utf-8", "replace")]
+    if not depth or not isinstance(value, (dict, list, tuple, Mapping)):
+        return []
+    items = value.values() if isinstance(value, _MAPPINGS) else value
+    return [text for item in items for text in _texts(item, depth - 1)]
 
 
 def _comparable(url: str) -> str:
@@ -236,13 +237,13 @@ def _common_around(read: str, place: int, text: str, start: int) -> int:
     return before + after
 
 
-def _paths(given: Mapping[str, Any]) -> Iterator[str]:
-    for key in _PATH_KEYS:
-        value = given.get(key)
-        if isinstance(value, str):
-            yield value
-        elif isinstance(value, list | tuple):
-            yield from (path for path in value if isinstance(path, str))
+def _paths(given: Mapping[str, Any]) -> list[str]:
+    found: list[str] = []
+    for key, value in given.items():
+        if key in _PATH_KEYS:
+            values = value if isinstance(value, (list, tuple)) else (value,)
+            found += [path for path in values if isinstance(path, str)]
+    return found
 
 
 def _is_outside(path: str, working_dir: Path) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 from amplifier_core.boundary import Boundary, settle
 from amplifier_kit.mounting import find_capability
-from amplifier_kit.tools.effects import EXECUTE, WRITE, effects_of
+from amplifier_kit.tools.effects import EXECUTE, WRITE
 
 from .commands import BASH
 from .config import ApprovalSettings
@@ -39,7 +39,7 @@ async def needs_approval(call: GuardedCall, settings: ApprovalSettings, coordina
         return any(settings.requires_approval.get(name, False) for name in names)
     if names & settings.high_risk_tools:
         return True
-    return call.tool is not None and not _RISKY.isdisjoint(effects_of(call.tool, call.identity, call.tool_input))
+    return call.tool is not None and not _RISKY.isdisjoint(call.effects)
 
 
 def _is_listed(names: Collection[str], coordinator: Any) -> bool:

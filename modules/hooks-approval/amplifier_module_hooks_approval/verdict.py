@@ -23,14 +23,16 @@ _MAPPINGS = (dict, Mapping)  # a dict is recognized without asking the abstract 
 class GuardedCall(NamedTuple):
     """A tool call as `tool:pre` announces it; `identity` is the tool's own name, by whatever name it is mounted.
 
-    `concerns` is what it touches and is asked about by name; `of_concern` stands for one that comes up while a tool
-    runs. A call that is not `is_risky` would need no approval without them.
+    `effects` is what this call of the tool can do. `concerns` is what it touches and is asked about by name;
+    `of_concern` stands for one that comes up while a tool runs. A call that is not `is_risky` would need no approval
+    without them.
     """
 
     tool_name: str
     tool_input: Mapping[str, Any]
     is_well_formed: bool
     identity: str
+    effects: frozenset[str]
     tool: Any = None
     tool_call_id: str | None = None
     session_id: str | None = None
@@ -41,7 +43,8 @@ class GuardedCall(NamedTuple):
     @classmethod
     def of_concern(cls, concern: Concern, tool_name: str) -> Self:
         shown = {concern.kind: concern.subject, **({"detail": concern.detail} if concern.detail else {})}
-        return cls(tool_name, shown, is_well_formed=True, identity=tool_name, concerns=(concern,), is_concern=True)
+        effects = effects_of(None, tool_name)
+        return cls(tool_name, shown, True, tool_name, effects, concerns=(concern,), is_concern=True)
 
     @classmethod
     def read(cls, data: Any, coordinator: Any = None) -> Self:
@@ -56,11 +59,12 @@ class GuardedCall(NamedTuple):
         return cls(
             tool_name,
             tool_input,
-            is_well_formed=tool_input is given and (identity != BASH or isinstance(tool_input.get("command"), str)),
-            identity=identity,
-            tool=tool,
-            tool_call_id=_text(data.get("tool_call_id")),
-            session_id=_text(data.get("session_id")),
+            tool_input is given and (identity != BASH or isinstance(tool_input.get("command"), str)),
+            identity,
+            effects_of(tool, identity, tool_input),
+            tool,
+            _text(data.get("tool_call_id")),
+            _text(data.get("session_id")),
         )
 
     @property
@@ -94,8 +98,7 @@ class GuardedCall(NamedTuple):
     @property
     def scope(self) -> Scope | None:
         """The later calls for which an "always" stands."""
-        effects = effects_of(self.tool, self.identity, self.tool_input)
-        return scope_of(self.identity, self.tool_input, effects, self.defaults)
+        return scope_of(self.identity, self.tool_input, self.effects, self.defaults)
 
 
 @dataclass(frozen=True, slots=True)

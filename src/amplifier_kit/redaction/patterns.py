@@ -48,26 +48,28 @@ class PatternSet:
 
     def __init__(self, patterns: Iterable[SensitivePattern]) -> None:
         known = list(patterns)
-        self._rare = [one for one in known if one.hints and min(map(len, one.hints)) >= _RARE_CHARACTERS]
-        self._others = [one for one in known if one not in self._rare]
-        hints = {hint.lower() for one in self._rare for hint in one.hints}
-        self._hints: dict[str, list[str]] = {}  # by a character that a text with one of them has, mostly a rare one
+        rare = [one for one in known if one.hints and min(map(len, one.hints)) >= _RARE_CHARACTERS]
+        self._others = [one for one in known if one not in rare]
+        hints = {hint.lower() for one in rare for hint in one.hints}
+        self._hints: dict[str, list[tuple[str, tuple[SensitivePattern, ...]]]] = {}
+        """The shortest hints with the patterns that they are hints of, or a part of one; by a character of each that a
+        text with it has, mostly a rare one."""
         for hint in sorted(hint for hint in hints if not any(other in hint for other in hints - {hint})):
             mark = next((character for character in hint if not character.isalnum()), "")
-            self._hints.setdefault(mark, []).append(hint)
+            hinted = tuple(one for one in rare if any(hint in each.lower() for each in one.hints))
+            self._hints.setdefault(mark, []).append((hint, hinted))
 
     def that_may_occur(self, text: str) -> Iterator[SensitivePattern]:
-        """Yield those that are worth a search."""
+        """Yield those that are worth a search, some perhaps twice."""
         lowered = text.lower()
         for one in self._others:
             if one.may_occur(text, lowered):
                 yield one
         for mark, hints in self._hints.items():  # plain loops, since every string of every event comes by
             if mark in lowered:
-                for hint in hints:
+                for hint, hinted in hints:
                     if hint in lowered:
-                        yield from (one for one in self._rare if one.may_occur(text, lowered))
-                        return
+                        yield from (one for one in hinted if one.may_occur(text, lowered))
 
 
 def find_unseen(text: str, find: Find) -> list[Span]:
