@@ -168,6 +168,17 @@ def content_and_mode(path: Path) -> tuple[bytes, int]:
     return path.read_bytes(), stat.S_IMODE(path.stat().st_mode)
 
 
+async def test_an_export_replaces_a_link_and_writes_nothing_through_it(home: OneHome, tmp_path: Path) -> None:
+    await home.add("s1")
+    (tmp_path / "theirs").write_text("theirs")
+    (tmp_path / "x.zip").symlink_to(tmp_path / "theirs")
+
+    await home.export("s1", tmp_path / "x.zip")
+
+    assert (tmp_path / "theirs").read_text() == "theirs"
+    assert content_and_mode(tmp_path / "x.zip")[1] == 0o600
+
+
 async def test_who_is_trusted_is_told_from_strangers(exported: Path, home: OneHome, other: OneHome) -> None:
     assert (await home.take(exported)).verified is True  # its own key
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from swapped_directory import swapped
 
 from amplifier_system.policy import SessionPolicy
 
@@ -259,3 +260,21 @@ async def test_a_path_that_comes_to_lead_to_a_place_that_runs_is_refused(
 
     assert code_of(result) == "access_denied"
     assert everything_in(work / ".vscode") == []
+
+
+async def test_a_directory_that_becomes_a_link_leads_no_page_outside(
+    local_web: Any, site: Any, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))  # else everything here could be written
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "old.txt").write_text("old")
+    (work / "place").mkdir()
+    url = site.put("/", "new")
+
+    with swapped(work / "place", outside):
+        for number in range(40):
+            await local_web.fetch(url, save_to_file=f"place/{number}.txt")
+            await local_web.fetch(url, save_to_file="place/old.txt")
+
+    assert (everything_in(outside), (outside / "old.txt").read_text()) == (["old.txt"], "old")
