@@ -130,9 +130,10 @@ class SessionWatch(EventWatch):
     async def _again(self) -> Batch:
         after = Cursor.parse(self._after or "")
         last = self._last or await self._stored.last_cursor()
-        if after is None or after.seq > last.seq:
+        is_lost = after is not None and after.epoch < last.epoch and await self._stored.has_lost(after)
+        if after is None or after.seq > last.seq or is_lost:
             self._position = last
-            reason = "unknown" if after is not None else "not-an-id"
+            reason = "lost" if is_lost else "unknown" if after is not None else "not-an-id"
             return [
                 _gap(self._after, last.seq, reason, session_id=self._session_id, root_id=self._root_id, cursor=last)
             ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from amplifierd.exceptions import SessionNotFoundError
-from amplifierd.session_store.protocol import Cursor, SessionStore, StoredEvent
+from amplifierd.session_store.protocol import Cursor, EventPlace, SessionStore, StoredEvent
 
 from .event_filter import EventFilter
 from .published_event import PublishedEvent, stored_event
@@ -35,6 +35,20 @@ class StoredTree:
             with suppress(SessionNotFoundError):
                 cursors.append(await self._store.last_cursor(member))
         return Cursor.furthest(cursors)
+
+    async def has_lost(self, seen: Cursor) -> bool:
+        """Say whether the event that a client has seen is gone: another one has its number, of a later process.
+
+        A machine that loses its power may lose the last lines of a file, which clients were shown.
+        """
+        place = EventPlace(limit=1, after_seq=seen.seq - 1, counted=False)
+        for member in await self._members(self._root_id, always=True) if seen.epoch and seen.seq else ():
+            with suppress(SessionNotFoundError):
+                page = await self._store.read_event_page(member, place)
+                found = [Cursor.of_line(line) for line in page.events]
+                if any(one.seq == seen.seq and one.epoch > seen.epoch for one in found):
+                    return True
+        return False
 
     async def _members(self, session_id: str, *, always: bool = False) -> tuple[str, ...]:
         if not (self._children or always):

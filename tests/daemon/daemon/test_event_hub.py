@@ -353,6 +353,27 @@ async def test_a_ring_that_is_older_than_what_a_client_saw_elsewhere_says_nothin
     assert (client.names, client.seen) == (["tool:pre"], [5])
 
 
+async def test_events_that_were_shown_and_lost_are_a_gap_although_others_have_their_numbers(tree: Tree) -> None:
+    hub, store, worker = tree
+    await worker.emit()
+    kept = worker.cursor
+    seen = Cursor(kept.epoch, kept.seq + 2)  # what was shown last, before the machine lost its power
+    worker.cursor = kept.resumed(2)
+    for session_id in (ROOT, CHILD, ROOT):
+        await worker.emit(session_id=session_id)
+
+    for hub_then in (hub, EventHub("the daemon that was started then")):
+        for names in (ALL, EventFilter.read("tool:*")):
+            client = Client(hub_then, store, names=names)
+            client.last_id = str(seen)
+            await client.read()
+            assert (client.names, client.last_id) == (["stream:gap"], "2-4.0")
+    client = Client(hub, store)
+    client.last_id = str(kept)
+    await client.read()
+    assert client.seen == [2, 3, 4]
+
+
 async def test_a_piece_of_the_process_before_is_not_told_after_what_followed_it(tree: Tree) -> None:
     hub, _, worker = tree
     await worker.emit()

@@ -1,6 +1,7 @@
 """The events of a session tree come in the order of their numbers, however long each took to be stored."""
 
 import asyncio
+import random
 from collections.abc import Sequence
 
 import pytest
@@ -61,6 +62,41 @@ def test_whatever_is_stored_when_everyone_is_told_in_order(stored: list[int], lo
             events.publish({"sequence": number})
 
     assert watcher.seen == sorted(set(stored) - lost)
+
+
+STEPS = st.lists(st.sampled_from(["stored", "piece", "told", "told", "lost"]), max_size=30)
+
+
+@given(STEPS, st.randoms(use_true_random=False))
+def test_pieces_stand_where_they_were_said_whatever_is_stored_when(steps: list[str], chance: random.Random) -> None:
+    events, told, waiting = TreeEvents("root", Cursor(3, 7)), list[Event](), list[int]()
+    events.subscribe(lambda event: told.append(event) is not None)
+    said: list[str | int] = []
+    for number, step in enumerate(steps):
+        match step:
+            case "stored":
+                waiting.append(events.next_sequence())
+                said.append(waiting[-1])
+            case "piece":
+                said.append(f"piece {number}")
+                events.pass_on({"sequence": None, "name": said[-1]})
+            case _ if waiting:
+                stored = waiting.pop(chance.randrange(len(waiting)))
+                if step == "told":
+                    events.publish({"sequence": stored})
+                else:
+                    said.remove(stored)
+                    events.skip(stored)
+    for stored in waiting:
+        events.publish({"sequence": stored})
+
+    assert [event["sequence"] or event["name"] for event in told] == said
+    places = [place for event in told if (place := Cursor.of_event(event)) is not None]
+    assert len(places) == len(told)
+    assert places == sorted(set(places))
+    assert all(place.piece or place.seq == event["sequence"] for place, event in zip(places, told, strict=True))
+    shown = [7, *(event["sequence"] for event in told if event["sequence"])]
+    assert {place.seq for place in places if place.piece} <= {*shown}  # a piece follows what was shown
 
 
 class BrokenRecorder:
