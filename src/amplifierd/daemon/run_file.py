@@ -106,6 +106,7 @@ def serving(paths: Paths) -> Iterator[str]:
     try:
         _lock(descriptor, paths)
         _held.add(descriptor)
+        run_file(paths).unlink(missing_ok=True)  # of a daemon that was killed, which is not where this one listens
         try:
             yield begin_incarnation(descriptor)
         finally:

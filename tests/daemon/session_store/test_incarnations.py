@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from amplifierd.daemon.run_file import find_running, serving
+from amplifierd.daemon.run_file import find_running, run_file, serving, write_run_file
 from amplifierd.exceptions import HoldLostError, HomeInUseError, SessionHeldError
 from amplifierd.paths import Paths
 from amplifierd.session_store.file_store import FileStore
@@ -27,6 +28,7 @@ from stored_sessions import message, new_session
 SERVING = """
 import asyncio, os, socket, sys
 from pathlib import Path
+from typing import Any
 from amplifierd.daemon.run_file import serving
 from amplifierd.exceptions import HoldLostError
 from amplifierd.paths import Paths
@@ -149,6 +151,21 @@ async def test_in_a_copy_of_a_home_the_daemon_takes_what_the_other_holds_and_the
         await store.close()
 
 
+async def test_in_a_copy_of_a_home_that_another_machine_works_in_nothing_is_held(tmp_path: Path) -> None:
+    home, copied = tmp_path / "home", tmp_path / "copy"
+    await _stored(home)
+    with worker_of_a_dead_daemon(home, namespaces=True, host="another-host"):
+        shutil.copytree(home, copied)
+
+        with serving(_paths(copied)) as incarnation:
+            copy, command = FileStore(_paths(copied)), FileStore(_paths(copied))
+            copy.serve_as(incarnation)
+            assert await command.holder_of("s1") is None  # its lock is not locked here
+            assert (await copy.acquire("s1", _me())).epoch == 3
+            await copy.close()
+            await command.close()
+
+
 async def test_what_an_earlier_version_holds_is_not_taken_while_it_lives(tmp_path: Path) -> None:
     """It wrote neither a lock nor an incarnation."""
     with serving(_paths(tmp_path)) as incarnation:
@@ -192,6 +209,19 @@ def test_a_home_has_one_daemon_and_each_has_an_incarnation_of_its_own(tmp_path: 
     assert [int(one.partition("-")[0]) for one in seen] == [1, 2, 3]
     assert len({one.partition("-")[2] for one in seen}) == 3
     assert find_running(paths) is None
+
+
+def test_a_daemon_is_not_looked_for_where_one_listened_that_was_killed(tmp_path: Path) -> None:
+    paths = _paths(tmp_path)
+    address: Any = {"host": "127.0.0.1", "port": 1, "url": "http://127.0.0.1:1", "uds": None}
+    with serving(paths):
+        written = write_run_file(paths, boot_id="b", version="v", **address)
+        assert find_running(paths) == written
+        left = run_file(paths).read_bytes()
+    run_file(paths).write_bytes(left)
+
+    with serving(paths):
+        assert find_running(paths) is None
 
 
 def test_a_process_that_a_daemon_forked_does_not_keep_its_lock(tmp_path: Path) -> None:
