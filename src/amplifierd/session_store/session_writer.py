@@ -152,18 +152,20 @@ class SessionWriter:
             return object()
         return status.st_ino, status.st_mtime_ns, status.st_size
 
-    def replace(self, hold: Hold, name: str, content: bytes) -> None:
+    def replace(self, hold: Hold, name: str, content: bytes, *, lasting: bool = True) -> None:
+        """Replace a file in one step; unless it is lasting, a power failure may bring the former one back."""
         with self._written_beside(name, content) as temporary, self._under(hold):
             if self._may_have_switch:
                 self._finish_switch()
             self._close_file(name)
             os.replace(temporary, f"{self._folder}/{name}")  # noqa: PTH105 - in every turn
-        sync_directory(self.files.directory)
+        if lasting:
+            sync_directory(self.files.directory)
 
-    def update(self, hold: Hold, changes: Mapping[str, Any]) -> SessionRecord:
+    def update(self, hold: Hold, changes: Mapping[str, Any], *, lasting: bool = True) -> SessionRecord:
         record = self._current_record().changed(**{**self._owed, **changes})
         self._synchronise_lines()  # what a record counts is on the disk before it
-        self.replace(hold, METADATA, metadata_text(record))
+        self.replace(hold, METADATA, metadata_text(record), lasting=lasting)
         self._owed = {}
         self._known = (self._metadata_status(), record)
         return record
@@ -178,7 +180,7 @@ class SessionWriter:
         self._synchronise_lines()
         self._owed |= changes
         try:
-            return self.update(hold, {})
+            return self.update(hold, {}, lasting=False)  # the end lasts, and the record follows from it
         except (HoldLostError, SessionNotFoundError):
             raise
         except SessionError as error:  # no file can be made at the moment

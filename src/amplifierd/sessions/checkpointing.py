@@ -28,16 +28,19 @@ class TurnCheckpoints(CallLayer):
         self._checkpoints, self._write = checkpoints, write
         self._told: set[str] = set()
 
-    async def take(self, turn: int, label: str) -> None:
+    async def take(self, turn: int, label: str) -> Checkpoint | CheckpointError:
+        """Take a checkpoint, or return why there is none; `publish` says so."""
         try:
-            taken = await self._checkpoints.take(turn, label=label)
+            return await self._checkpoints.take(turn, label=label)
         except CheckpointError as error:
-            await self._tell(error.message)
+            return error
+
+    async def publish(self, taken: Checkpoint | CheckpointError) -> None:
+        if isinstance(taken, CheckpointError):
+            await self._tell(taken.message)
             return
-        self._is_partial = not taken.complete
-        await self._write(
-            "checkpoint:taken", {"turn": turn, "label": label, "id": taken.id, "complete": taken.complete}
-        )
+        said = {"turn": taken.turn, "label": taken.label, "id": taken.id, "complete": taken.complete}
+        await self._write("checkpoint:taken", said)
         if not taken.complete:
             await self._tell(taken.reason)
 

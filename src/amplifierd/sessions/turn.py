@@ -8,13 +8,14 @@ import traceback
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from amplifier_core.boundary import TaskBoundary
 from amplifier_core.exceptions import describe
-from amplifier_system.tasks import read_outcome, run_to_end, start_task
+from amplifier_system.tasks import finished, read_outcome, run_to_end, start_task
 from amplifierd.exceptions import (
     BudgetExhaustedError,
+    CheckpointError,
     HoldLostError,
     MemberFencedError,
     SessionError,
@@ -30,9 +31,14 @@ from .receipts import NOT_RUN, UNKNOWN
 from .turn_result import TurnResult, TurnStatus
 
 if TYPE_CHECKING:
+    from amplifierd.checkpoints import Checkpoint
+
     from .runner import ExecutionRunner
 
 logger = logging.getLogger(__name__)
+
+Taken: TypeAlias = "Checkpoint | CheckpointError | None"
+"""A checkpoint, why it could not be taken, or None where none are taken."""
 
 
 class Turn:
@@ -100,8 +106,9 @@ class Turn:
         """Save the prompt, let the kernel run the turn, and say how that ended."""
         runner = self._runner
         try:
-            await run_to_end(self._save_prompt(prompt, metadata))
+            before = await self._save(prompt, metadata)
             await self._prepare(prompt, images)
+            await self._publish(before)
         except asyncio.CancelledError as error:
             return self._cancelled(error)
         except SessionError:
@@ -141,6 +148,17 @@ class Turn:
         scrubbed = self._runner.runtime.secrets.scrubbed(text)
         logger.warning("turn %s of session %s failed: %s", self.correlation_id, self._session_id, scrubbed)
 
+    async def _save(self, prompt: str, metadata: Mapping[str, Any] | None) -> Taken:
+        """Save the prompt, and keep the working directory as it is: the two wait for the disk at the same time."""
+        taking = start_task(self._take_checkpoint(BEFORE))
+        try:
+            await run_to_end(self._save_prompt(prompt, metadata))
+        except BaseException:
+            taking.cancel()
+            await finished(taking)
+            raise
+        return await taking
+
     async def _save_prompt(self, prompt: str, metadata: Mapping[str, Any] | None) -> None:
         runner = self._runner
         line = await runner.transcript.add_prompt(prompt, metadata)
@@ -151,13 +169,12 @@ class Turn:
         await runner.queue.save()  # now that the transcript has the prompt
 
     async def _prepare(self, prompt: str, images: Sequence[Mapping[str, Any]]) -> None:
-        """Give the context what comes before the prompt, and keep the working directory as it is."""
+        """Give the context what comes before the prompt."""
         if self._runner.record.takeover is not None:
             await self._runner.change(takeover=None)
         await self._runner.kernel.add_mentioned(prompt, self.number)
         if images:
             await self._runner.kernel.add_images(images)
-        await self._take_checkpoint(BEFORE)
 
     async def _run_kernel(self, prompt: str) -> str:
         """Run the turn in a task of its own, which can be cancelled when nothing else helps."""
@@ -199,7 +216,7 @@ class Turn:
         await runner.partial.settle()
         if status != "completed" and runner.journal.lost is None:
             await self._answer_open_calls()
-        await self._take_checkpoint(AFTER)
+        await self._publish(await self._take_checkpoint(AFTER))
         result = TurnResult(
             response=response,
             status=status,
@@ -227,12 +244,17 @@ class Turn:
             with TaskBoundary(logger, "call %s of session %s stays without a result: %s", call.id, self._session_id):
                 await context.add_message(message)
 
-    async def _take_checkpoint(self, label: str) -> None:
+    async def _take_checkpoint(self, label: str) -> Taken:
         checkpoints = self._runner.checkpoints
         if checkpoints is None or self._runner.journal.lost is not None:
+            return None
+        return await checkpoints.take(self.number, label)
+
+    async def _publish(self, taken: Taken) -> None:
+        if taken is None or self._runner.checkpoints is None:
             return
         try:
-            await checkpoints.take(self.number, label)
+            await self._runner.checkpoints.publish(taken)
         except HoldLostError:
             raise
         except SessionError as error:

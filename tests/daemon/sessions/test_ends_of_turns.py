@@ -225,3 +225,22 @@ async def test_a_record_that_could_not_be_written_is_brought_up_by_the_next_who_
     assert [getattr(resumed.record, name) for name in FACTS] == [getattr(known, name) for name in FACTS]
     await resumed.close()
     await home.sessions.close()
+
+
+async def test_a_record_that_a_power_failure_brought_back_is_brought_up_when_the_session_is_opened(
+    home: Home, work: Path
+) -> None:
+    session = await opened(home, work)
+    await session.execute("First")
+    record = home.paths.sessions / session.session_id / "metadata.json"
+    former = record.read_bytes()
+    await session.execute("Second")
+    known = session.record
+    await session.close()
+    record.write_bytes(former)
+
+    resumed = await home.sessions.resume(session.session_id)
+
+    await check(home, session.session_id, turns=2)
+    assert [getattr(resumed.record, name) for name in FACTS] == [getattr(known, name) for name in FACTS]
+    await resumed.close()
