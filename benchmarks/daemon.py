@@ -4,9 +4,10 @@ Three sides in one run: the real daemon with its workers (`ours`), the session r
 (`runtime`), and a bare FastAPI route on the same server (`floor`). All sessions are of the shipped profile
 `foundation/offline` with a provider that answers at once, in one word; checkpoints have a benchmark of their own and
 are off. The client does as little as it can. On a busy machine the clock says little, so what the CPUs did for the
-daemon and its workers stands below. Run it with `make bench`, or alone:
+daemon and its workers stands below. Run it with `make bench`, or alone; `--beside` names another checkout, with an
+environment of its own (`make install`), whose daemon runs its hundred turns in the same rounds:
 
-    python benchmarks/daemon.py [--quick] [--check]
+    python benchmarks/daemon.py [--quick] [--check] [--beside CHECKOUT]
 """
 
 import argparse
@@ -17,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -43,6 +44,7 @@ AT_ONCE = 100
 MOST_CREATE = 10
 MOST_TURN = 8
 MOST_AT_ONCE_MS = 150
+MOST_OF_OTHER = 0.6  # of what the other checkout takes, where that is commit bf468581
 MOST_READY_MS = 2_000
 
 Timed = Callable[[], Awaitable[object]]
@@ -198,23 +200,38 @@ async def one_by_one(report: Report, client: Client, runtime: Runtime, route: Ro
     return session_id
 
 
-async def at_once(report: Report, client: Client, runtime: Runtime, route: Route, rounds: int) -> None:
-    """Measure many turns at the same time, beside as many requests to the bare route."""
-    floor = [await route.connection() for _ in range(AT_ONCE)]
+async def many_turns(client: Client) -> Side:
+    """Make many sessions, run a turn on each, and return what runs the next ones."""
     connections = [await client.connection() for _ in range(AT_ONCE)]
     pairs = [(connection, await client.create(connection)) for connection in connections]
+    await asyncio.gather(*(client.run(*pair) for pair in pairs))
+    await client.learn_processes(connections[0])
+    return Side(lambda: asyncio.gather(*(client.run(*pair) for pair in pairs)), client.processes)
+
+
+async def at_once(
+    report: Report, client: Client, other: Client | None, runtime: Runtime, route: Route, rounds: int
+) -> None:
+    """Measure many turns at the same time, beside as many requests to the bare route, and beside another daemon."""
+    floor = [await route.connection() for _ in range(AT_ONCE)]
     async with AsyncExitStack() as stack:
-        await asyncio.gather(*(client.run(*pair) for pair in pairs))
-        await client.learn_processes(connections[0])
         opened = [await stack.enter_async_context(runtime.open()) for _ in range(AT_ONCE)]
         sides = {
             "floor": Side(lambda: asyncio.gather(*map(route.ask, floor)), route.processes),
-            "ours": Side(lambda: asyncio.gather(*(client.run(*pair) for pair in pairs)), client.processes),
+            "ours": await many_turns(client),
             "runtime": Side(lambda: asyncio.gather(*(session.execute("Hello") for session in opened))),
         }
+        if other is not None:
+            sides["peer"] = await many_turns(other)
         samples = await in_turn(rounds, sides)
     best = Target("best", figures_of(samples, ("ours",), "clock")["ours"].best, MOST_AT_ONCE_MS, "ms")
-    report.add("at the same time", with_target(rows_of(f"{AT_ONCE} turns, the last one done", samples), best))
+    rows = with_target(rows_of(f"{AT_ONCE} turns, the last one done", samples), best)
+    if other is not None:
+        for field, label in (("clock", "  beside the other checkout"), ("cpu", "  on the CPUs")):
+            figures = figures_of(samples, ("ours", "peer"), field)
+            share = Target("ours/peer", times(figures, "ours", "peer"), MOST_OF_OTHER, "×")
+            rows.append(Row(label, "ms", figures, [share] if field == "clock" else []))
+    report.add("at the same time", rows)
 
 
 async def events(report: Report, client: Client, session_id: str, rounds: int) -> None:
@@ -297,16 +314,23 @@ def started(daemon: DaemonProcess) -> Taken:
     return taken
 
 
-async def measure(report: Report, folder: Path, *, rounds: int, loaded: int, stored: int) -> None:
+async def measure(report: Report, folder: Path, beside: Path | None, *, rounds: int, loaded: int, stored: int) -> None:
     work = folder / "work"
     work.mkdir()
-    with bare_route() as (address, pid), DaemonProcess(folder / "home", SETTINGS) as daemon:
+    with ExitStack() as processes:
+        address, pid = processes.enter_context(bare_route())
+        daemon = processes.enter_context(DaemonProcess(folder / "home", SETTINGS))
         home = amplifierd.open_home(folder / "runtime", offline=True, overrides=SETTINGS)
         await home.profiles.compile(PROFILE)
         async with AsyncExitStack() as stack:
             client, runtime, route = Client(daemon, stack, work), Runtime(home, work), Route(address, pid, stack)
             session_id = await one_by_one(report, client, runtime, route, rounds)
-            await at_once(report, client, runtime, route, max(3, rounds // 5))
+            other: Client | None = None
+            if beside is not None:
+                python = str(beside / ".venv/bin/python")
+                another = processes.enter_context(DaemonProcess(folder / "other", SETTINGS, python=python))
+                other = Client(another, stack, work)
+            await at_once(report, client, other, runtime, route, max(3, rounds // 5))
             await events(report, client, session_id, rounds)
             await memory(report, client, loaded)
         await home.sessions.close()
@@ -317,11 +341,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Measure what the daemon adds to the session runtime.")
     parser.add_argument("--quick", action="store_true", help="measure for less than a minute, with fewer sessions")
     parser.add_argument("--check", action="store_true", help="exit with 1 when a target is missed")
+    parser.add_argument("--beside", type=Path, metavar="CHECKOUT", help="run the turns at once on its daemon too")
     given = parser.parse_args()
     rounds, loaded, stored = (20, 50, 100) if given.quick else (100, 500, 1_000)
     report = Report("daemon", peer=None)
     with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(measure(report, Path(folder), rounds=rounds, loaded=loaded, stored=stored))
+        asyncio.run(measure(report, Path(folder), given.beside, rounds=rounds, loaded=loaded, stored=stored))
     return report.finish(check=given.check)
 
 

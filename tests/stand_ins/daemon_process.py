@@ -30,7 +30,7 @@ class DaemonProcess:
     """Serves a home while the block runs. `ready_s` is how long its last start took until it was ready.
 
     It has `environment` beside that of this process, and calls `before_start` between fork and exec. If there is a
-    `keeper`, that forks it instead.
+    `keeper`, that forks it instead. `python` may be the interpreter of another checkout.
     """
 
     def __init__(
@@ -41,10 +41,12 @@ class DaemonProcess:
         environment: Mapping[str, str] | None = None,
         before_start: Callable[[], None] | None = None,
         keeper: warm_python.Keeper | None = None,
+        python: str = sys.executable,
     ) -> None:
         self._paths = Paths.from_environment(home)
         self._environment, self._before_start, self._keeper = dict(environment or {}), before_start, keeper
         self._flags = ["--port", "0", *(["--offline"] if (settings or {}).get("offline", True) else [])]
+        self._python = python
         self._process: subprocess.Popen[bytes] | None = None
         self.url = ""
         self.ready_s = 0.0
@@ -72,7 +74,7 @@ class DaemonProcess:
     def start(self) -> None:
         """Start it, and wait until it is ready."""
         begun = time.perf_counter()
-        command = [sys.executable, "-m", "amplifierd", "--home", str(self._paths.home), "serve"]
+        command = [self._python, "-m", "amplifierd", "--home", str(self._paths.home), "serve"]
         dropped = ("AMPLIFIER", "ANTHROPIC_", "OPENAI_", "PYTHONDONTWRITEBYTECODE")
         environment = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
         environment["AMPLIFIER_HOME"] = str(self._paths.home / "ecosystem")  # no sessions of other applications
