@@ -19,7 +19,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum mode { COUNT, FAIL, FULL, SHORT, CRASH, TORN };
+enum mode { COUNT, FAIL, FULL, SHORT, CRASH, TORN, STUMBLE };
 
 static char root[PATH_MAX];
 static size_t root_length;
@@ -78,11 +78,12 @@ static int resolve(int directory, const char *name, char *path) {
 static enum mode judge(const char *call, const char *path, int is_write) {
     if (!atomic_load(&is_armed) || !is_below(path)) return COUNT;
     long number = atomic_fetch_add(&calls, 1) + 1;
-    if (mode == COUNT || number < chosen || (number > chosen && mode != FULL)) return COUNT;
+    if (mode == COUNT || number < chosen || (number > chosen && mode != FULL && !(mode == STUMBLE && number <= chosen + 2)))
+        return COUNT;
     if (number == chosen) snprintf(what, sizeof what, "%s %s", call, path + root_length);
     if (mode == CRASH || (mode == TORN && !is_write)) kill(getpid(), SIGKILL);
-    if (mode == SHORT || mode == TORN) return is_write ? mode : FAIL;
-    return FAIL;
+    if (mode == TORN) return TORN;
+    return is_write && (mode == SHORT || (mode == STUMBLE && number == chosen)) ? SHORT : FAIL;
 }
 
 static int fails(const char *call, int directory, const char *name) {

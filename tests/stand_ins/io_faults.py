@@ -16,6 +16,7 @@ MODES = {
     "fail": (1, errno.EIO),  # the call fails
     "full": (2, errno.ENOSPC),  # it fails, and so do all after it
     "short": (3, errno.EIO),  # a write takes half; any other call fails
+    "stumble": (6, errno.EIO),  # a write takes half, and the next two calls fail, such as taking it back
     "crash": (4, 0),  # the process is killed before the call
     "torn": (5, 0),  # the process is killed when half is written
 }

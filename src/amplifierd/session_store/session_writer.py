@@ -64,6 +64,7 @@ class SessionWriter:
         self._gate: Gate | None = None
         self._descriptors: dict[str, int] = {}
         self._unsynchronised = {TRANSCRIPT, EVENTS}  # which may have been appended to before
+        self._doubtful: set[str] = set()  # files that may end within a line
         self._known: tuple[object, SessionRecord | None] = (None, None)
         self._indexed = 0  # bytes of the events that can be found through their index
         self._owed: dict[str, Any] = {}  # what the end of a turn changes, and the record does not say yet
@@ -89,6 +90,7 @@ class SessionWriter:
             append_whole(self._descriptors.get(name) or self._descriptor(name), data)
             self._unsynchronised.add(name)
         except OSError as error:
+            self._doubt(name)
             raise self._not_written(error) from error
         finally:
             gate.unlock()
@@ -96,7 +98,7 @@ class SessionWriter:
 
     def append(self, hold: Hold, name: str, data: bytes, *, lasting: bool = False) -> None:
         with self._under(hold):
-            append_whole(self._descriptor(name), data)
+            self._append(name, data)
         self._unsynchronised.add(name)
         if lasting:
             self._synchronise(name, self._descriptor(name))
@@ -175,7 +177,7 @@ class SessionWriter:
         with self._under(hold):
             mark = find_last_with(self.files.path(EVENTS), f'"turn_id":"{turn_id}"'.encode())
             if mark is None or "changes" not in mark:  # it has only begun so far
-                append_whole(self._descriptor(EVENTS), data)
+                self._append(EVENTS, data)
                 self._unsynchronised.add(EVENTS)
         self._synchronise_lines()
         self._owed |= changes
@@ -290,9 +292,24 @@ class SessionWriter:
     def _require_gate(self) -> Gate:
         return self._gate or self._open_gate()
 
+    def _append(self, name: str, data: bytes) -> None:
+        try:
+            append_whole(self._descriptor(name), data)
+        except OSError:
+            self._doubt(name)
+            raise
+
+    def _doubt(self, name: str) -> None:
+        """Let the next append begin a line of its own: part of one that failed may be left, if it was not removed."""
+        self._close_file(name)
+        self._doubtful.add(name)
+
     def _descriptor(self, name: str) -> int:
         found = self._descriptors.get(name)
         if found is None:
+            if name in self._doubtful:
+                truncate_torn(self.files.path(name))
+                self._doubtful.discard(name)
             found = self._descriptors[name] = os.open(self.files.path(name), _APPEND, PRIVATE)
         return found
 

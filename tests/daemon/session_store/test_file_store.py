@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import resource
@@ -394,10 +395,10 @@ async def test_a_read_only_home_is_read_and_listed(
 
 
 @contextmanager
-def disk_that_takes_nothing() -> Iterator[None]:
-    """Let every write of this process to a file fail, the ones that change bytes in place too."""
+def file_size_limit(most: int) -> Iterator[None]:
+    """Let this process write no byte of a file beyond a place; with 0, none at all, not even in place."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
     try:
         yield
     finally:
@@ -409,7 +410,7 @@ async def test_a_hold_that_could_not_be_given_back_keeps_no_one_away_here(
 ) -> None:
     hold = await store.create(new_session("s1"), me)
 
-    with disk_that_takes_nothing():
+    with file_size_limit(0):
         await store.release(hold)
     again = await FileStore(paths).acquire("s1", me)
 
@@ -418,3 +419,25 @@ async def test_a_hold_that_could_not_be_given_back_keeps_no_one_away_here(
         await store.append_messages(hold, [message("y")])
     with pytest.raises(SessionHeldError):
         await store.acquire("s1", me)
+
+
+async def test_nothing_is_glued_to_a_line_that_failed_and_could_not_be_taken_back(
+    store: FileStore, paths: Paths, me: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold = await store.create(new_session("s1"), me)
+    file = paths.sessions / "s1" / "transcript.jsonl"
+    await store.append_messages(hold, [message("one")])
+    truncate = os.ftruncate
+
+    def cannot_truncate(descriptor: int, size: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "ftruncate", cannot_truncate)
+    with file_size_limit(file.stat().st_size + 20), pytest.raises(SessionError):
+        await store.append_messages(hold, [message("two")])
+    monkeypatch.setattr(os, "ftruncate", truncate)
+    assert not file.read_bytes().endswith(b"\n")
+    await store.append_messages(hold, [message("three")])
+
+    assert [line["content"] for line in await store.read_messages("s1")] == ["one", "three"]
+    assert file.read_bytes().count(b"\n") == 2
