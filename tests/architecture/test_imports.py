@@ -102,6 +102,7 @@ ALLOWANCES = [
             "turns/durable": frozenset({"procrastinate", "psycopg"}),
             "keys.py": frozenset({"keyring"}),
             "signing_keys.py": frozenset({"cryptography"}),
+            "trust.py": frozenset({"amplifier_kit"}),
         },
     ),
     Allowance("amplifier_kit", everywhere=frozenset({"amplifier_core", "amplifier_system"})),
