@@ -17,7 +17,7 @@ from amplifierd.session_store.postgres.store import PostgresStore
 from amplifierd.session_store.protocol import SessionQuery
 
 sys.path.append(str(Path(__file__).parents[3] / "stand_ins"))
-from stored_sessions import new_session
+from stored_sessions import event, message, new_session
 
 OpenPostgres = Callable[..., PostgresStore]
 ME = Holder.of_this_process("test")
@@ -46,3 +46,26 @@ async def test_a_newer_format_is_refused_unless_it_says_that_older_programs_can_
     with pytest.raises(FormatUnsupportedError, match=f"has format {newer}, this version reads up to {FORMAT_VERSION}"):
         await open_postgres().read("s1")
     assert sql.execute("SELECT format_version FROM format").fetchall() == [(newer,)]
+
+
+async def test_a_store_without_append_ids_gets_them_and_its_older_programs_still_append(
+    open_postgres: OpenPostgres, sql: psycopg.Connection
+) -> None:
+    """As the format before had it, with what its programs wrote."""
+    first = open_postgres()
+    await first.create(new_session("s1", events=[event(1)], messages=[message("x")]), ME)
+    await first.close()
+    for table in ("messages", "events"):
+        sql.execute(f"ALTER TABLE {table} DROP COLUMN append_id".encode())
+    sql.execute("UPDATE format SET format_version = 2, readable_by = 1")
+
+    store = open_postgres()
+    hold = await store.acquire("s1", ME)
+    for _ in range(2):  # the second time it is recognised
+        await store.append_events(hold, [event(2)], append_id="a" * 32)
+    sql.execute("INSERT INTO events SELECT number, 3, 3, 'tool:pre', %s FROM sessions", ['{"seq":3}'])
+    await store.append_events(hold, [event(4)])
+
+    assert [one["seq"] for one in await store.read_events("s1")] == [1, 2, 3, 4]
+    assert len(await store.read_messages("s1")) == 1
+    assert sql.execute("SELECT format_version, readable_by FROM format").fetchall() == [(FORMAT_VERSION, 1)]
