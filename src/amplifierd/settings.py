@@ -137,6 +137,13 @@ class CompileSettings(Section):
     timeout_seconds: Seconds = Field(default=600, description="time limit for one build")
 
 
+class SourceSettings(Section):
+    replace: Annotated[dict[str, Literal["installed"]], BeforeValidator(_labels)] = Field(
+        default={},
+        description="modules that are the installed ones on purpose, whatever source is named: {tool-web: installed}",
+    )
+
+
 class BuildSettings(Section):
     url: Annotated[str, AfterValidator(_address)] | None = Field(
         default=None,
@@ -312,6 +319,7 @@ class Settings(BaseSettings):
     )
     startup: StartupSettings = StartupSettings()
     compile: CompileSettings = CompileSettings()
+    sources: SourceSettings = SourceSettings()
     builds: BuildSettings = BuildSettings()
     cache: CacheSettings = CacheSettings()
     checkpoints: CheckpointSettings = CheckpointSettings()

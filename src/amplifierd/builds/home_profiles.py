@@ -30,7 +30,7 @@ from .fingerprints import Fingerprints
 from .lock import ProfileLock
 from .profile_catalogue import ProfileCatalogue, Roots
 from .profile_reading import ProfileReading
-from .resources import ResourceLocator, collections_of
+from .resources import ResourceLocator, collections_of, with_installed
 from .sighting import Sighting, now_ns, sight
 from .staleness import RESTORABLE, Inspection, ProfileStatus, Reason, StatusWord, inspect
 from .supply import UNAVAILABLE, BuildSupply
@@ -103,6 +103,9 @@ class Profiles(ProfileReading):
         if changed:
             raise build.damaged(f"is not what was made: {', '.join(changed)} changed")
         return build
+
+    def _merged(self, profile_id: ProfileId) -> MergedProfile:
+        return with_installed(super()._merged(profile_id), self._settings.sources.replace)
 
     @property
     def is_supplied(self) -> bool:

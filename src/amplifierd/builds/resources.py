@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import fnmatch
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from amplifier_core.mount_plan import MODULE_SECTIONS, MountPlan
+from amplifier_core.mount_plan import MODULE_SECTIONS, MountPlan, PlanEntry
 from amplifier_core.packages import find_code, package_name
 from amplifier_foundation.exceptions import RefResolutionError
 from amplifier_foundation.registry.remote_paths import LOCAL_PATH, leads_here
@@ -29,6 +29,7 @@ from amplifierd.documents.document import ALL_AGENTS, DeclaredReference, Referen
 from amplifierd.documents.inheritance import MergedProfile
 from amplifierd.exceptions import ProfileCompilationError
 from amplifierd.identifiers import is_agent_or_context_name
+from amplifierd.issues import Issue
 from amplifierd.settings import SecuritySettings
 
 from .fingerprints import Content, list_content, look
@@ -38,6 +39,9 @@ from .profile_catalogue import Roots
 
 MACHINE = ""
 """The collection of a `ReferenceBase` whose directory is a path of this machine: an overlay's."""
+
+REPLACED = "source-replaced"
+"""The code of the warning that a module is not the one that its profile names."""
 
 _MARKDOWN = (".md", ".markdown")
 _RELATIVE = ("./", "../")
@@ -120,6 +124,36 @@ def find_wanted(merged: MergedProfile, roots: Roots, locked: Iterable[ResourceKe
     for name, value in (merged.sections.get("context") or {}).items():
         found[("contexts", name)] = Wanted(("contexts", name), value, getattr(value, "base", None))
     return found
+
+
+def with_installed(merged: MergedProfile, replaced: Collection[str]) -> MergedProfile:
+    """Return a profile in which some modules are the installed ones, whatever source it names; a warning says so."""
+    plan = MountPlan(merged.sections)
+    named = [entry for entry in plan.entries() if entry.source is not None and entry.module_id in replaced]
+    if not named:
+        return merged
+    told = [
+        Issue(
+            REPLACED,
+            f"'{entry.module_id}' is the installed module, not {shown(str(entry.source))}, as sources.replace says",
+            entry.place,
+            severity="warning",
+            fix="take it out of sources.replace to use its source",
+        )
+        for entry in named
+    ]
+    return replace(merged, sections=plan.map(without_source(replaced)), issues=(*merged.issues, *told))
+
+
+def without_source(replaced: Collection[str]) -> Callable[[PlanEntry], Mapping[str, Any]]:
+    """Return what takes the source off the entries of some modules, so that the installed ones are meant."""
+
+    def taken_off(entry: PlanEntry) -> Mapping[str, Any]:
+        if entry.module_id not in replaced:
+            return entry.spec
+        return {key: value for key, value in entry.spec.items() if key != "source"}
+
+    return taken_off
 
 
 def collections_of(merged: MergedProfile) -> set[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from amplifier_system.urls import shown
 from amplifierd.builds.build import Build
 from amplifierd.builds.home_profiles import Profiles
 from amplifierd.builds.module_resolver import DaemonModuleSourceResolver
+from amplifierd.builds.resources import without_source
 from amplifierd.collections.catalogue import Catalogue
 from amplifierd.exceptions import SessionStateError
 from amplifierd.identifiers import ProfileId
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from amplifier_foundation.prepared import PreparedBundle
     from amplifier_foundation.prepared.system_prompt import SystemPrompt
     from amplifier_foundation.registry import BundleRegistry
+
+logger = logging.getLogger(__name__)
 
 Resolvers = Callable[..., DaemonModuleSourceResolver]
 
@@ -98,7 +102,9 @@ class Outfitter:
         bundles: Callable[[], BundleRegistry],
         allow_home: bool,
         offline: bool,
+        replaced: Collection[str] = (),
     ) -> None:
+        self._replaced = replaced
         self._paths, self._profiles, self._catalogue = paths, profiles, catalogue
         self._resolvers, self._bundles, self._allow_home = resolvers, bundles, allow_home
         self._offline = offline
@@ -169,6 +175,7 @@ class Outfitter:
         prepared = self._prepared.get(reference)
         if prepared is None:
             bundle = await self._bundles().load(reference)
+            self._use_installed(bundle)
             prepared = await bundle.prepare(cache_dir=self._paths.cache, offline=self._offline)
             self._prepared[reference] = prepared
         return Equipment(
@@ -180,6 +187,18 @@ class Outfitter:
             bundle=prepared.bundle,
             place_of=OfBundle(prepared.bundle, self._paths.cache),
         )
+
+    def _use_installed(self, bundle: Bundle) -> None:
+        """Mean the installed modules that the settings put in the place of the bundle's sources."""
+        named = [entry for entry in bundle.view().entries() if entry.source and entry.module_id in self._replaced]
+        if not named:
+            return
+        for entry in named:
+            told = "bundle %s: %s is the installed module, not %s, as sources.replace says"
+            logger.warning(told, bundle.name, entry.module_id, shown(str(entry.source)))
+        sections = bundle.view().map(without_source(self._replaced))
+        bundle.session, bundle.providers = dict(sections["session"]), list(sections["providers"])
+        bundle.tools, bundle.hooks = list(sections["tools"]), list(sections["hooks"])
 
     async def of_plan(self, working_dir: Path, *, is_requested: bool) -> Equipment:
         """Return the equipment of a plan that stands for itself; one that a client of the daemon sent is a request."""

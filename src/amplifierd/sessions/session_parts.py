@@ -66,6 +66,7 @@ def open_sessions(
         bundles=bundles,
         allow_home=security.allow_home_mentions,
         offline=settings.offline,
+        replaced=settings.sources.replace,
     )
     loaded = LoadedSessions(most=settings.sessions.max_loaded, idle_s=settings.sessions.idle_unload_minutes * 60)
     if shared is not None:

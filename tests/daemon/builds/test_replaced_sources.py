@@ -1,0 +1,60 @@
+"""`sources.replace`: a named source is replaced by the installed module on purpose only, and that is said."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from amplifierd.exceptions import SettingsError
+
+MARKED = "async def mount(coordinator, config=None):\n    coordinator.register_capability('theirs', True)\n"
+
+
+@pytest.fixture
+def source(bench: Any, new_repository: Callable[..., Any]) -> str:
+    """A repository with another module of the id of an installed one."""
+    files = bench.module_files("hooks-redaction", {"amplifier_module_hooks_redaction/__init__.py": MARKED})
+    return f"{new_repository('theirs', files).source}@main"
+
+
+async def test_a_named_source_is_used_until_the_settings_replace_it(bench: Any, source: str) -> None:
+    bench.write_profile(hooks=[{"module": "hooks-redaction", "source": source}])
+    named = await bench.home.profiles.compile("local/mine")
+    assert bench.lock()["resources"]["hooks"][0]["kind"] == "git"
+
+    home = bench.reopen(sources={"replace": {"hooks-redaction": "installed"}})
+    replaced = await home.profiles.compile("local/mine")
+
+    locked = bench.lock()["resources"]["hooks"][0]
+    assert (locked["kind"], locked["ref"], locked["path"]) == ("installed", None, None)
+    assert replaced.build_id != named.build_id
+    assert f"'hooks-redaction' is the installed module, not {source}" in "\n".join(replaced.warnings)
+    assert (await home.profiles.compile("local/mine")).build_id == replaced.build_id
+
+    back = await bench.reopen().profiles.compile("local/mine")
+    assert back.build_id == named.build_id
+    assert not any("source-replaced" in text for text in back.warnings)
+
+
+@pytest.mark.parametrize("replace", [{}, {"hooks-redaction": "installed"}])
+async def test_a_bundle_has_the_installed_module_as_well(
+    bench: Any, source: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, replace: dict[str, str]
+) -> None:
+    session = "session: {orchestrator: {module: loop-basic}, context: {module: context-simple}}"
+    hooks = f"hooks: [{{module: hooks-redaction, source: '{source}'}}]"
+    bundle = tmp_path / "bundle.md"
+    bundle.write_text(f"---\nbundle: {{name: own}}\n{session}\nproviders: [{{module: provider-mock}}]\n{hooks}\n---\n")
+    home = bench.reopen(sources={"replace": replace})
+
+    async with home.sessions.open(bundle=str(bundle), working_dir=tmp_path) as opened:
+        coordinator = await opened.load()
+        assert coordinator.get_capability("theirs") is (None if replace else True)
+
+    assert ("is the installed module, not" in caplog.text) is bool(replace)
+    await home.sessions.close()
+
+
+def test_nothing_but_the_installed_module_can_be_named(bench: Any) -> None:
+    with pytest.raises(SettingsError, match="installed"):
+        bench.reopen(sources={"replace": {"tool-web": "git+https://example.org/other"}})
