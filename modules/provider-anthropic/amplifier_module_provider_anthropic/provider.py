@@ -34,7 +34,7 @@ class AnthropicProvider(VendorProvider[AnthropicSettings]):
         coordinator: Any = None,
         add_cost: Callable[[Decimal | None], None] | None = None,
     ) -> None:
-        settings = AnthropicSettings.read(config, api_key=api_key)
+        settings = AnthropicSettings.read(config, api_key=api_key, is_anthropic=self.name == AnthropicProvider.name)
         priced_as = {"provider_id": "anthropic"}
         super().__init__(settings, config, coordinator=coordinator, add_cost=add_cost, priced_as=priced_as)
         self._sequence = ToolSequence(self.name, self._events)

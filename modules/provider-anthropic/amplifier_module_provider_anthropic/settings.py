@@ -43,14 +43,17 @@ class AnthropicSettings(VendorSettings):
     extra_request_params: dict[str, Any]
 
     @classmethod
-    def read(cls, given: Mapping[str, Any] | None, *, api_key: str | None = None) -> "AnthropicSettings":
+    def read(
+        cls, given: Mapping[str, Any] | None, *, api_key: str | None = None, is_anthropic: bool = True
+    ) -> "AnthropicSettings":
         """Read the configuration; `api_key` wins over its key, and both over the environment.
 
+        A provider that is not Anthropic's gets neither Anthropic's key from the environment nor its address.
         Raises `ValueError` if `extra_request_params` is not a mapping.
         """
         config = LenientConfig(MODULE_ID, given)
         settings = cls(
-            **read_shared(config, _vendor(), api_key=api_key),
+            **read_shared(config, _vendor() if is_anthropic else _vendor().without_defaults(), api_key=api_key),
             max_tokens=config.integer("max_tokens", None, minimum=1),
             temperature=config.number("temperature", 0.7, minimum=0, maximum=1),
             filtered=config.boolean("filtered", default=True),

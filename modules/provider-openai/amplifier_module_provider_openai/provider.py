@@ -44,7 +44,8 @@ class OpenAIProvider(VendorProvider[OpenAISettings]):
     Without a key a call to OpenAI itself raises `ConfigurationError`; other servers are asked without one.
 
     Providers of other modules derive from this class: beside what `VendorProvider` offers them, `api_label` and
-    `_convert_to_chat_response`, which makes every response, may be overridden.
+    `_convert_to_chat_response`, which makes every response, may be overridden. One with a name of its own is for a
+    server of its own: OpenAI's address and key are not its defaults. It brings a client, or `base_url` and `api_key`.
     """
 
     name = "openai"
@@ -59,7 +60,7 @@ class OpenAIProvider(VendorProvider[OpenAISettings]):
         client: Any = None,
         add_cost: Callable[[Decimal | None], None] | None = None,
     ) -> None:
-        settings = OpenAISettings.read(config, api_key=api_key)
+        settings = OpenAISettings.read(config, api_key=api_key, is_openai=self.name == OpenAIProvider.name)
         priced_as = {"provider_id": "openai"} if settings.is_default_host else {"provider_api_url": settings.base_url}
         super().__init__(settings, config, coordinator=coordinator, add_cost=add_cost, priced_as=priced_as)
         if client is not None:

@@ -57,11 +57,16 @@ class OpenAISettings(VendorSettings):
     parse_think_tags: bool
 
     @classmethod
-    def read(cls, given: Mapping[str, Any] | None, *, api_key: str | None = None) -> "OpenAISettings":
-        """Read the configuration; `api_key` wins over its key, and both over the environment."""
+    def read(
+        cls, given: Mapping[str, Any] | None, *, api_key: str | None = None, is_openai: bool = True
+    ) -> "OpenAISettings":
+        """Read the configuration; `api_key` wins over its key, and both over the environment.
+
+        A provider that is not OpenAI's gets neither OpenAI's key from the environment nor its address.
+        """
         config = LenientConfig(MODULE_ID, given)
         settings = cls(
-            **read_shared(config, _vendor(), api_key=api_key),
+            **read_shared(config, _vendor() if is_openai else _vendor().without_defaults(), api_key=api_key),
             max_tokens=config.integer("max_tokens", 4096, minimum=1, aliases=("max_output_tokens",)),
             temperature=config.number("temperature", None, minimum=0),
             top_p=config.number("top_p", None, minimum=0, maximum=1),
@@ -95,8 +100,8 @@ class OpenAISettings(VendorSettings):
 
     @property
     def is_default_host(self) -> bool:
-        """Whether requests go to OpenAI itself."""
-        return self.host == _DEFAULT_HOST
+        """Whether requests go to OpenAI itself, or, where no address is known, to a client that speaks as it does."""
+        return self.host == _DEFAULT_HOST or not self.base_url
 
     @property
     def needs_key(self) -> bool:

@@ -1,7 +1,7 @@
 """The configuration that the providers of all vendors share."""
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 from urllib.parse import urlsplit
@@ -30,6 +30,10 @@ class Vendor:
     default_model: str
     first_byte_s: float = 120.0
     silence_s: float = 120.0
+
+    def without_defaults(self) -> "Vendor":
+        """Return what is left for a provider of another name, which is for another server and has a key of its own."""
+        return replace(self, key_variable="", url_variable="", default_url="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +78,13 @@ class VendorSettings:
 
     def problem_with(self, key: str | None) -> str:
         """Return what keeps a call with this key from being made, empty when nothing does."""
+        if not self.base_url:
+            return "its configuration names no server; set base_url, or have the provider bring its client"
         if not self.server:
             return f"base_url is not an http or https address; write it like {self.vendor.default_url}"
         if key is None and self.needs_key:
-            return f"no API key; set {self.vendor.key_variable}, or api_key in its configuration"
+            variable = f"{self.vendor.key_variable}, or " if self.vendor.key_variable else ""
+            return f"no API key; set {variable}api_key in its configuration"
         return ""
 
 

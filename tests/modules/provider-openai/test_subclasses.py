@@ -10,7 +10,7 @@ from amplifier_module_provider_openai import OpenAIChatResponse, OpenAIProvider
 from openai_server import KEY, OpenAIServer, failed
 
 from amplifier_core import ChatRequest, ChatResponse, Message
-from amplifier_core.llm_errors import AuthenticationError, InvalidRequestError
+from amplifier_core.llm_errors import AuthenticationError, ConfigurationError, InvalidRequestError
 from amplifier_core.testing import MockCoordinator
 
 openai = importlib.import_module("openai")
@@ -168,3 +168,71 @@ def test_a_response_of_the_vendor_is_converted_by_itself(given: Any) -> None:
     assert (response.usage.input_tokens, response.usage.output_tokens) == (10, 5)
     assert response.metadata is not None
     assert response.metadata["openai:response_id"] == "resp_1"
+
+
+class RegionProvider(OpenAIProvider):
+    """A provider of another vendor that brings no client; its configuration has other names for its server."""
+
+    name = "region-openai"
+
+
+@pytest.fixture
+def of_openai(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> OpenAIServer:
+    """What the environment says about OpenAI itself: its server, and the person's key for it."""
+    monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+    monkeypatch.setenv("OPENAI_API_KEY", server.key)
+    return server
+
+
+@pytest.mark.parametrize("key", [{}, {"api_key": "region-key"}])
+async def test_a_prompt_goes_to_no_host_that_the_configuration_of_a_subclass_does_not_name(
+    of_openai: OpenAIServer, key: dict[str, str]
+) -> None:
+    provider = RegionProvider(config={"azure_endpoint": "https://region.example", "max_retries": 0, **key})
+
+    with pytest.raises(ConfigurationError, match="names no server"):
+        await ask(provider)
+    with pytest.raises(ConfigurationError):
+        await provider.list_models()
+
+    assert of_openai.requests == []
+
+
+async def test_the_key_of_openai_is_not_sent_to_the_server_of_a_subclass(
+    of_openai: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with OpenAIServer(key=None) as region:
+        provider = RegionProvider(config={"base_url": region.base_url, "max_retries": 0})
+        await ask(provider)
+        await provider.close()
+
+    assert of_openai.requests == []
+    assert of_openai.key not in str([request.headers for request in region.requests])
+
+
+@pytest.mark.parametrize("way", ["argument", "attribute", "property"])
+async def test_a_client_that_a_subclass_brings_is_the_only_one(of_openai: OpenAIServer, way: str) -> None:
+    with OpenAIServer(key=None) as region:
+        endpoint = region.base_url.removesuffix("/v1")
+        client = openai.AsyncAzureOpenAI(
+            api_key="region-key", azure_endpoint=endpoint, base_url=None, api_version="v1", max_retries=0
+        )
+        client.base_url = region.base_url
+        config = {"azure_endpoint": endpoint, "api_key": "region-key", "api": "responses"}
+
+        class Bringing(RegionProvider):
+            client = property(lambda self: client)  # type: ignore[assignment] # what such a module does
+
+        provider = {
+            "argument": lambda: RegionProvider(config=config, client=client),
+            "attribute": lambda: RegionProvider(config=config),
+            "property": lambda: Bringing(config=config),
+        }[way]()
+        if way == "attribute":
+            provider._client = client
+        response = await ask(provider)
+        await client.close()
+
+    assert response.text == "Hello"
+    assert of_openai.requests == []
+    assert region.requests
