@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, Protocol
 
 from amplifierd.session_store.cursor import Cursor
@@ -17,6 +18,8 @@ from .subscriber import Item, Missing, Subscriber
 
 Batch = Sequence[PublishedEvent]
 """Events that are there together; none when nothing happened for a while."""
+
+Batches = AsyncGenerator[Batch, None]
 
 Facts = Callable[[], Mapping[str, Any]]
 
@@ -47,12 +50,16 @@ class EventWatch(ABC):
         return self._subscriber.is_overflowed
 
     async def batches(self, keepalive_s: float) -> AsyncIterator[Batch]:
-        yield await self._opening()
+        async with aclosing(self._opening()) as opening:
+            async for batch in opening:
+                yield batch
         while not self._subscriber.is_done:
             if not await self._subscriber.news(keepalive_s):
                 yield ()
-            elif batch := await self._resolved(self._subscriber.take()):
-                yield batch
+                continue
+            async with aclosing(self._resolved(self._subscriber.take())) as batches:
+                async for batch in batches:
+                    yield batch
         if self._subscriber.is_overflowed:
             yield [daemon_event("stream:overflow", {"dropped": self._subscriber.dropped})]
 
@@ -64,11 +71,12 @@ class EventWatch(ABC):
         self._hub.leave(self._subscriber)
 
     @abstractmethod
-    async def _opening(self) -> Batch:
-        """Return what the stream begins with."""
+    def _opening(self) -> Batches:
+        """Yield what the stream begins with."""
 
-    async def _resolved(self, items: Sequence[Item]) -> Batch:
-        return [item for item in items if isinstance(item, PublishedEvent)]
+    @abstractmethod
+    def _resolved(self, items: Sequence[Item]) -> Batches:
+        """Yield what was taken from the queue, with what is missing in it."""
 
 
 class SessionWatch(EventWatch):
@@ -108,12 +116,13 @@ class SessionWatch(EventWatch):
     def frame(self, event: PublishedEvent) -> bytes:
         return event.frame()
 
-    async def _opening(self) -> Batch:
-        begun = await self._again() if self._after is not None else await self._anew()
+    async def _opening(self) -> Batches:
+        async with aclosing(self._again() if self._after is not None else self._anew()) as begun:
+            async for batch in begun:
+                yield batch
         self._recent = []
-        return [*begun]
 
-    async def _anew(self) -> Batch:
+    async def _anew(self) -> Batches:
         last = self._last or await self._stored.last_cursor()
         told = {"session_id": self._session_id, "sequence": last.seq, **self._facts()}
         connected = daemon_event(
@@ -121,39 +130,44 @@ class SessionWatch(EventWatch):
         )
         recent = self._recent[-self._replay :] if self._replay else []
         if missing := self._replay - len(recent):
-            older = await self._fill(Missing(0, self._floor))
-            recent = [*older[-missing:], *recent]
+            recent = [*await self._stored.last(missing, self._floor), *recent]
         self._position = last
         self._pass(recent)
-        return [connected, *recent]
+        yield [connected, *recent]
 
-    async def _again(self) -> Batch:
+    async def _again(self) -> Batches:
         after = Cursor.parse(self._after or "")
         last = self._last or await self._stored.last_cursor()
         is_lost = after is not None and after.epoch < last.epoch and await self._stored.has_lost(after)
         if after is None or after.seq > last.seq or is_lost:
             self._position = last
             reason = "lost" if is_lost else "unknown" if after is not None else "not-an-id"
-            return [
-                _gap(self._after, last.seq, reason, session_id=self._session_id, root_id=self._root_id, cursor=last)
-            ]
-        missed: Batch = ()
+            yield [_gap(self._after, last.seq, reason, session_id=self._session_id, root_id=self._root_id, cursor=last)]
+            return
         if self._floor is None or after.seq < self._floor:
-            missed = await self._fill(Missing(after.seq, self._floor))
-        whole = [*missed, *self._recent]
-        self._pass(whole)
-        return [*whole, *self._ends]
+            async with aclosing(self._fill(Missing(after.seq, self._floor))) as missed:
+                async for part in missed:
+                    self._pass(part)
+                    yield part
+        self._pass(self._recent)
+        yield [*self._recent, *self._ends]
 
-    async def _fill(self, missing: Missing) -> Batch:
-        """Read what is missing; where its end is not known, up to what has been heard of meanwhile."""
+    async def _fill(self, missing: Missing) -> Batches:
+        """Yield what is missing; where its end is not known, up to what has been heard of meanwhile."""
         after = max(missing.after, self._position.seq)
         if missing.until is not None and missing.until <= after:
-            return ()
-        found = await self._stored.between(after, missing.until)
-        ring = self._hub.ring(self._root_id)
-        if missing.until is None and ring is not None and ring.floor >= after:
-            return [event for event in found if event.cursor is not None and event.cursor.seq <= ring.floor]
-        return found
+            return
+        async with aclosing(self._stored.parts(after, missing.until)) as parts:
+            async for part in parts:
+                ring = self._hub.ring(self._root_id)
+                if missing.until is None and ring is not None and ring.floor >= after:
+                    heard = [event for event in part if event.cursor is not None and event.cursor.seq <= ring.floor]
+                    if heard:
+                        yield heard
+                    if len(heard) < len(part):
+                        return
+                else:
+                    yield part
 
     def _is_known(self, event: PublishedEvent) -> bool:
         """Say whether the client has seen an event."""
@@ -165,17 +179,33 @@ class SessionWatch(EventWatch):
             if event.cursor is not None and not self._position.covers(event.cursor):
                 self._position = event.cursor
 
-    async def _resolved(self, items: Sequence[Item]) -> Batch:
-        batch: list[PublishedEvent] = []
+    async def _resolved(self, items: Sequence[Item]) -> Batches:
+        waiting: list[PublishedEvent] = []
         for item in items:
-            for event in await self._fill(item) if isinstance(item, Missing) else (item,):
-                if event.name == "stream:gap":
-                    self._position = event.cursor or _BEGINNING
-                    batch.append(event)
-                elif not self._is_known(event):
-                    self._position = event.cursor or self._position
-                    batch.append(event)
-        return batch
+            if isinstance(item, PublishedEvent):
+                waiting += self._unknown([item])
+                continue
+            if waiting:
+                yield waiting
+                waiting = []
+            async with aclosing(self._fill(item)) as missed:
+                async for part in missed:
+                    if unknown := self._unknown(part):
+                        yield unknown
+        if waiting:
+            yield waiting
+
+    def _unknown(self, events: Batch) -> list[PublishedEvent]:
+        """Return what the client has not seen yet, and take note that it is shown."""
+        shown: list[PublishedEvent] = []
+        for event in events:
+            if event.name == "stream:gap":
+                self._position = event.cursor or _BEGINNING
+                shown.append(event)
+            elif not self._is_known(event):
+                self._position = event.cursor or self._position
+                shown.append(event)
+        return shown
 
 
 class GlobalWatch(EventWatch):
@@ -212,12 +242,13 @@ class GlobalWatch(EventWatch):
     def frame(self, event: PublishedEvent) -> bytes:
         return event.global_frame(self._hub.boot_id)
 
-    async def _opening(self) -> Batch:
+    async def _opening(self) -> Batches:
         first, self._first = self._first, []
-        return await self._visible(first)
+        yield await self._visible(first)
 
-    async def _resolved(self, items: Sequence[Item]) -> Batch:
-        return await self._visible([item for item in items if isinstance(item, PublishedEvent)])
+    async def _resolved(self, items: Sequence[Item]) -> Batches:
+        if visible := await self._visible([item for item in items if isinstance(item, PublishedEvent)]):
+            yield visible
 
     def _may_see(self, event: PublishedEvent) -> bool:
         """Say whether an event may come into the queue; one of a tree that has to be looked up is judged afterwards."""

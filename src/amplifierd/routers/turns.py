@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import aclosing
 from typing import Annotated, Any, Literal
 
 from fastapi import Path, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import AliasChoices, Field
 
+from amplifier_sessions.event_page import event_batches
 from amplifierd.daemon.callers import Caller
 from amplifierd.daemon.daemon import Daemon
 from amplifierd.daemon.event_filter import EventFilter
@@ -251,9 +253,13 @@ async def _beginning(daemon: Daemon, submitted: SubmittedTurn, latest: int) -> i
     """Return the number of the stored event after which a turn begins."""
     if not submitted.is_repeated:
         return latest
-    events = await daemon.home.sessions.runtime.store.read_events(submitted.session_id)
-    own = (event["seq"] for event in events if event.get("correlation_id") == submitted.correlation_id)
-    return min(latest, next(own, latest + 1) - 1)
+    read_page = daemon.home.sessions.runtime.store.read_event_page
+    async with aclosing(event_batches(read_page, submitted.session_id)) as batches:
+        async for batch in batches:
+            for event in batch:
+                if event.get("correlation_id") == submitted.correlation_id:
+                    return min(latest, event["seq"] - 1)
+    return latest
 
 
 def _accepted(submitted: SubmittedTurn, after: int) -> Accepted:

@@ -2,33 +2,46 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
 import tracemalloc
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
-from real_server import RealServer
-from session_requests import create
+from real_server import RealServer, read_events
+
+from amplifierd.session_store.file_store import FileStore
+from amplifierd.session_store.hold import Holder
+from amplifierd.session_store.protocol import NewSession
+from amplifierd.session_store.record import SessionRecord, now
 
 MIB = 1 << 20
 SIZE = 12 * MIB
 
 
+def an_event(seq: int) -> dict[str, Any]:
+    return {"seq": seq, "ts": now(), "lvl": "INFO", "event": "tool:post", "data": {"text": "x" * 4200}}
+
+
+async def store_away(server: RealServer, new: NewSession) -> None:
+    """Store a session as another process does: the daemon has heard of none of its events."""
+    store = FileStore(server.home.paths)
+    await store.add(new, Holder.of_this_process("test"))
+    await store.close()
+
+
 @pytest.fixture
 def large(server: RealServer, admin: httpx2.Client, work: Path) -> Iterator[tuple[str, int]]:
     """A session with many events, and the number of the last one."""
-    session_id = create(admin, work)
-    file = server.home.paths.sessions / session_id / "events.jsonl"
-    seq = json.loads(file.read_text().splitlines()[-1])["seq"]
-    with file.open("a") as events:
-        while events.tell() < SIZE:
-            seq += 1
-            event = {"seq": seq, "ts": "2026-01-01T00:00:00Z", "lvl": "INFO", "event": "tool:post"}
-            line = {**event, "session_id": session_id, "data": {"text": "x" * 4000}}
-            events.write(json.dumps(line, separators=(",", ":")) + "\n")
+    last = SIZE // 4200
+    events = (an_event(seq) for seq in range(1, last + 1))
+    record = SessionRecord(session_id=f"large-{uuid.uuid4().hex}", working_dir=str(work), created_at=now())
+    asyncio.run(store_away(server, NewSession(record, {"session": {}}, events=[*events])))
+    session_id, seq = record.session_id, last
     yield session_id, seq
     assert admin.delete(f"/sessions/{session_id}").status_code == 204
 
@@ -57,3 +70,19 @@ def test_a_page_of_events_is_all_that_is_held_of_them(
     assert (len(page["events"]), page["has_more"]) == (10, True)
     assert page["total"] >= last - passed - 10
     assert [one["seq"] for one in page["events"]] == sorted(one["seq"] for one in page["events"])
+
+
+@pytest.mark.parametrize("asked", [{"after": 0}, {"replay": 10}])
+def test_a_stream_that_begins_long_ago_comes_a_part_at_a_time(
+    admin: httpx2.Client, large: tuple[str, int], asked: dict[str, int]
+) -> None:
+    session_id, last = large
+    wanted = 20 if "after" in asked else 11
+
+    with memory_below(SIZE // 2), admin.stream("GET", f"/sessions/{session_id}/stream", params=asked) as response:
+        seen = [event.data["sequence"] for _, event in zip(range(wanted), read_events(response), strict=False)]
+
+    if "after" in asked:
+        assert seen == list(range(1, wanted + 1))
+    else:
+        assert seen[1:] == list(range(last - 9, last + 1))
