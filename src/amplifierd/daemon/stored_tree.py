@@ -9,7 +9,7 @@ from typing import Any
 
 from amplifier_sessions.event_page import EventPage, EventPlace, merged_events, number_of
 from amplifierd.exceptions import SessionNotFoundError
-from amplifierd.session_store.protocol import Cursor, EventPlace, SessionStore, StoredEvent
+from amplifierd.session_store.protocol import Cursor, SessionStore, StoredEvent
 
 from .event_filter import EventFilter
 from .published_event import PublishedEvent, stored_event

@@ -6,6 +6,7 @@ import base64
 import hashlib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from heapq import merge
 from itertools import chain, pairwise
 from pathlib import Path
@@ -29,6 +30,7 @@ from amplifierd.exceptions import (
 )
 from amplifierd.paths import Paths
 from amplifierd.plans.session_policy import narrowed_plan
+from amplifierd.session_store.json_lines import parse_line
 from amplifierd.session_store.parts_file import PartsIn
 from amplifierd.session_store.protocol import Hold, Holder, NewSession, SessionStore, StoredEvent
 from amplifierd.session_store.record import SessionRecord, checked_session_id, new_session_id
@@ -173,16 +175,6 @@ def _session_in(archive: SessionArchive, number: int, session_id: str, keep: Kee
             raise SessionImportError(f"{archive.path} is not imported: {full} is not a JSON object")
         return found
 
-    def lines(name: str, needed: str) -> StoredLines:
-        full = f"sessions/{number}/{name}"
-        file = archive.files.get(full)
-        if file is None:
-            return StoredLines(lambda: ())
-        found = StoredLines(lambda: (parse_json(line, archive.path, full) for _, line in _lines_in(file)))
-        if not all(isinstance(entry, dict) and isinstance(entry.get(needed), str) for entry in found):
-            raise SessionImportError(f"{archive.path} is not imported: a line of {full} has no {needed!r}")
-        return found
-
     try:
         record = SessionRecord.model_validate(value(RECORD, None))
         if checked_session_id(record.session_id) != session_id:
@@ -195,17 +187,31 @@ def _session_in(archive: SessionArchive, number: int, session_id: str, keep: Kee
         plan = narrowed_plan(value(PLAN, {}), paths=paths, working_dir=Path(record.working_dir))
     except (MountPlanError, TypeError, ValueError) as error:
         raise SessionImportError(f"{archive.path} is not imported: session {number} has no valid plan") from error
-    events = [lines(EVENTS, "event"), lines(RECEIPTS, "event")]
-    if not all(_has_number(event) for event in chain(*events)):
-        raise SessionImportError(f"{archive.path} is not imported: an event of session {number} has no valid number")
+    lines = partial(_checked_lines, archive)
+    folder = f"sessions/{number}"
+    events = [lines(f"{folder}/{name}", "event") for name in (EVENTS, RECEIPTS)]
     return NewSession(
         record,
         conceal(plan, keep),
-        messages=lines(TRANSCRIPT, "role"),
+        messages=lines(f"{folder}/{TRANSCRIPT}", "role"),
         events=_in_order(*events),
         documents={**documents, **({LOCK_DOCUMENT: lock} if lock else {})},
-        parts=_parts_in(archive, f"sessions/{number}/{PARTS}", lines(PARTS, "digest")),
+        parts=_parts_in(archive, f"{folder}/{PARTS}", lines(f"{folder}/{PARTS}", "digest")),
     )
+
+
+def _checked_lines(archive: SessionArchive, full: str, needed: str) -> StoredLines:
+    """Return the lines of a file, each an object with a text under a name; those of events have numbers."""
+    file = archive.files.get(full)
+    if file is None:
+        return StoredLines(lambda: ())
+    for _, line in _lines_in(file):
+        entry = parse_line(line) or parse_json(line, archive.path, full)
+        if not isinstance(entry, dict) or not isinstance(entry.get(needed), str):
+            raise SessionImportError(f"{archive.path} is not imported: a line of {full} has no {needed!r}")
+        if needed == "event" and not _has_number(entry):
+            raise SessionImportError(f"{archive.path} is not imported: an event of {full} has no valid number")
+    return StoredLines(lambda: (parse_line(line) or {} for _, line in _lines_in(file)))
 
 
 def _parts_in(archive: SessionArchive, name: str, entries: StoredLines) -> Mapping[str, bytes]:
