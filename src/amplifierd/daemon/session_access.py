@@ -28,13 +28,17 @@ class SessionAccess:
     async def get(self, caller: Caller, session_id: str) -> SessionRecord:
         """Return a session as it is stored.
 
+        One that is not there and one that is not theirs are refused in the same words, which name no place.
+
         Raises:
             SessionNotFoundError: there is none of that id for this caller.
         """
         log_also_about(session_id=checked_session_id(session_id))
-        record = await self._read(session_id)
-        self.remember(record.root_id, record.owner)
-        if not caller.sees(record.owner) or not caller.reaches(record.working_dir):
+        record: SessionRecord | None = None
+        with suppress(SessionNotFoundError):
+            record = await self._read(session_id)
+            self.remember(record.root_id, record.owner)
+        if record is None or not caller.sees(record.owner) or not caller.reaches(record.working_dir):
             raise SessionNotFoundError(f"there is no session {session_id!r}", hint="GET /api/v1/sessions lists yours")
         return record
 

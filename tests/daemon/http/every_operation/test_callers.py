@@ -42,6 +42,18 @@ def test_what_belongs_to_somebody_else_is_not_there(world: World) -> None:
     assert world.send("GET", "/api/v1/operations", caller="stranger").json()["total"] == 0
 
 
+def test_what_belongs_to_somebody_else_is_refused_in_the_words_for_what_is_not_there(world: World) -> None:
+    other, wrong = f"session_{'0' * 32}", {}
+    for each in world.operations:
+        if "session_id" in each.in_path:
+            theirs = world.request(each, caller="stranger")
+            nobodys = world.request(each, caller="stranger", path={"session_id": other})
+            if theirs.json()["detail"].replace(world.session_id, other) != nobodys.json()["detail"]:
+                wrong[each.name] = nobodys.text
+
+    assert wrong == {}
+
+
 def test_pages_of_other_sites_are_refused(world: World) -> None:
     foreign = {"origin": {"Origin": "https://evil.example"}, "host": {"Host": "evil.example"}}
     crossing = {"origin": {"Sec_Fetch_Site": "cross-site"}}
