@@ -11,6 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from playwright.sync_api import Page, expect
 
+from amplifier_core.interfaces import ApprovalRequest
+from amplifier_kit.asked_call import question_text
 from amplifier_system.visible import visible, visible_exactly
 
 sys.path.append(str(Path(__file__).parents[1] / "security"))
@@ -43,7 +45,16 @@ async (texts) => {
   return shown;
 }
 """
-
+QUESTIONS = """
+async (texts) => {
+  const { approvalBox } = await import("/app/components/approval-box.js");
+  const boxes = JSON.parse(texts).map((prompt) => approvalBox({ prompt, action: prompt, options: [prompt, "Deny"] }));
+  document.body.append(...boxes);
+  const shown = boxes.map((box) => [box.querySelector("pre").innerText, box.querySelector("button").innerText]);
+  boxes.forEach((box) => box.remove());
+  return shown;
+}
+"""
 
 EVERYTHING = """
 () => {
@@ -103,3 +114,22 @@ def test_every_character_of_a_command_has_a_visible_form(page: Page, daemon: Pag
     shown = page.evaluate(SHOWN, json.dumps(commands))
 
     assert shown == [visible(f"$ {command}") for command in commands]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(COMMANDS)
+def test_every_character_of_a_question_has_a_visible_form(page: Page, daemon: PageDaemon, texts: list[str]) -> None:
+    """What is asked about is one command, and one field and its name that are shown as JSON beside it."""
+    if not page.evaluate("Boolean(document.querySelector('page-frame'))"):
+        visit(page, "/app/")
+    fields = [{"command": text, f"field {text}": text, "env": {text: [text]}} for text in texts]
+    requests = [
+        ApprovalRequest(tool_name="bash", action=f"Execute: {given['command']}", details=given, risk_level="high")
+        for given in fields
+    ]
+    prompts = [question_text(request) for request in requests]
+
+    shown = page.evaluate(QUESTIONS, json.dumps(prompts))
+
+    assert [question for question, _ in shown] == [visible_exactly(prompt) for prompt in prompts]
+    assert hidden("".join(text for pair in shown for text in pair)) == set()
