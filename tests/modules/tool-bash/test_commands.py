@@ -165,9 +165,10 @@ async def test_a_missing_directory_is_named(mount_shell: Any) -> None:
 
 
 @pytest.mark.parametrize("coordinator", [None, SimpleNamespace(), SimpleNamespace(hooks=None)], ids=repr)
-async def test_a_stub_of_a_coordinator_is_enough(coordinator: Any) -> None:
-    result = await BashTool({}, coordinator).execute({"command": "echo hi"})
+async def test_a_stub_of_a_coordinator_is_enough(coordinator: Any, tmp_path: Path) -> None:
+    result = await BashTool({"working_dir": str(tmp_path)}, coordinator).execute({"command": "echo hi"})
 
+    assert result.success, result.error
     assert result.output["stdout"] == "hi\n"
 
 
