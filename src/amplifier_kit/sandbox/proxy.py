@@ -34,9 +34,9 @@ _PIECE_BYTES = 65_536
 _LOCAL = "localhost,127.0.0.1,::1"
 _PORTS = {"http": 80, "https": 443}
 _DROPPED = (b"connection", b"keep-alive", b"proxy-connection", b"proxy-authorization", b"host")
-# Without the module `socket`, whose import takes as long as everything else here.
+# Without the modules `socket` and `os`, whose imports take longer than everything else here but the interpreter itself.
 _SHIM = f"""
-import os, sys
+import posix, sys
 from _socket import AF_INET, AF_UNIX, SCM_RIGHTS, SOCK_STREAM, SOL_SOCKET, socket
 listener = socket(AF_INET, SOCK_STREAM)
 listener.bind(("127.0.0.1", 0))
@@ -44,13 +44,16 @@ listener.listen(128)
 out = int(sys.argv[1])
 pair = socket(AF_UNIX, SOCK_STREAM, 0, out)
 pair.sendmsg([b"x"], [(SOL_SOCKET, SCM_RIGHTS, listener.fileno().to_bytes(4, sys.byteorder))])
-os.close(pair.detach())
-proxy = "http://127.0.0.1:%d" % listener.getsockname()[1]
-for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
-    os.environ[name] = os.environ[name.lower()] = proxy
-os.environ["NO_PROXY"] = os.environ["no_proxy"] = "{_LOCAL}"
-os.environ["NODE_USE_ENV_PROXY"] = "1"
-os.execvp(sys.argv[2], sys.argv[2:])
+posix.close(pair.detach())
+proxy = b"http://127.0.0.1:%d" % listener.getsockname()[1]
+for name in (b"HTTP_PROXY", b"HTTPS_PROXY", b"ALL_PROXY"):
+    posix.environ[name] = posix.environ[name.lower()] = proxy
+posix.environ[b"NO_PROXY"] = posix.environ[b"no_proxy"] = b"{_LOCAL}"
+posix.environ[b"NODE_USE_ENV_PROXY"] = b"1"
+if "/" in sys.argv[2]:
+    posix.execve(sys.argv[2], sys.argv[2:], posix.environ)
+import os
+os.execvpe(sys.argv[2], sys.argv[2:], posix.environ)
 """
 
 RefusalOf = Callable[[str, int, str], Awaitable[str | None]]
