@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+
+from .surroundings import steady_time
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +45,7 @@ class _Loop:
 
     async def _run(self) -> None:
         while True:
-            self._begun, self._is_running = time.monotonic(), True
+            self._begun, self._is_running = steady_time(), True
             self.beat_at = self._begun
             try:
                 await self._work()
@@ -62,28 +63,28 @@ class _Loop:
         if self._has_recovered:
             self._pause_s = self._first_pause_s
             self._error = None
-        self._failed_at = time.monotonic()
+        self._failed_at = steady_time()
         if self._error is None:
             self._failing_since = self._failed_at
         self._error = f"{type(error).__name__}: {error}"
 
     @property
     def _has_recovered(self) -> bool:
-        return self._is_running and time.monotonic() - self._begun > _STEADY_S
+        return self._is_running and steady_time() - self._begun > _STEADY_S
 
     @property
     def _stalled_s(self) -> float:
         """For how long it has made no progress, beyond what it may take."""
         if self._stalls_after_s is None or not self._is_running:
             return 0.0
-        return max(0.0, time.monotonic() - self.beat_at - self._stalls_after_s)
+        return max(0.0, steady_time() - self.beat_at - self._stalls_after_s)
 
     @property
     def failing_s(self) -> float:
         """For how long it has been failing again and again, or has made no progress; 0 while it is well."""
-        if self._error is None or time.monotonic() - self._failed_at > _STEADY_S:
+        if self._error is None or steady_time() - self._failed_at > _STEADY_S:
             return self._stalled_s
-        return max(self._stalled_s, time.monotonic() - self._failing_since)
+        return max(self._stalled_s, steady_time() - self._failing_since)
 
     @property
     def state(self) -> LoopState:
@@ -123,7 +124,7 @@ class Supervisor:
     def beat(self, name: str) -> None:
         """Note that a loop makes progress."""
         if (loop := self._loops.get(name)) is not None:
-            loop.beat_at = time.monotonic()
+            loop.beat_at = steady_time()
 
     @property
     def states(self) -> list[LoopState]:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import secrets
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from amplifier_system.surroundings import new_token
 from amplifierd.exceptions import MemberUntrustedError, UnauthorizedError
 
 _NUMBERS_KEPT = 4096
@@ -61,7 +61,7 @@ class Greeting:
     """One attempt to open a channel to another member."""
 
     def __init__(self, token: bytes, sender: str, receiver: str) -> None:
-        self._token, nonce = token, secrets.token_hex(32)
+        self._token, nonce = token, new_token(64)
         self.hello = Hello(sender, receiver, nonce, _seal(token, "hello", sender, receiver, nonce))
 
     def channel(self, welcome: Welcome) -> Channel:
@@ -147,7 +147,7 @@ class Channels:
         expected = _seal(self._token, "hello", hello.sender, hello.receiver, hello.nonce)
         if not _is_same(expected, hello.proof) or hello.receiver != self._member_id:
             raise UnauthorizedError("the caller does not know the cluster's token, or meant another member")
-        channel_id, nonce = secrets.token_hex(16), secrets.token_hex(32)
+        channel_id, nonce = new_token(32), new_token(64)
         unsealed = Welcome(channel_id, nonce, "")
         self._open[channel_id] = _Incoming(hello.sender, _key(self._token, hello, unsealed))
         if len(self._open) > _CHANNELS:

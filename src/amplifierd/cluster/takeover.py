@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
-import uuid
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from amplifier_core.exceptions import AmplifierError
+from amplifier_system.surroundings import chance, new_token
 from amplifier_system.tasks import start_task
 
 from .member_view import MemberView
@@ -69,7 +68,7 @@ class Takeover:
                 self.fenced += 1
                 logger.warning("member %s on %s is late and was fenced", member.member_id, member.host)
         left = [*(await self._store.left_behind()).items()]
-        random.shuffle(left)  # so that members which look at the same time begin with different ones
+        chance().shuffle(left)  # so that members which look at the same time begin with different ones
         for session_id, epoch in left:
             self._begin(session_id, epoch)
 
@@ -100,6 +99,6 @@ class Takeover:
 
     async def _claim(self, hold: str) -> bool:
         """Be the one who takes a hold's place; False if another member is."""
-        mine = uuid.uuid4().hex
+        mine = new_token()
         there = await self._store.shared.put_if_absent(_CLAIM, hold, mine, expires_in_s=_CLAIMED_S)
         return there in (None, mine)

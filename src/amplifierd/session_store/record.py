@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Literal
@@ -12,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from amplifier_core.utils.assembly import set_fields_set
 from amplifier_sessions.session_directory import is_session_id
+from amplifier_system.surroundings import new_token, time_ns
 from amplifierd.exceptions import InvalidSessionIdError, SessionNameError, SessionStateError
 
 SessionState = Literal["created", "active", "completed", "failed", "terminated"]
@@ -145,7 +145,7 @@ def state_conflict(session_id: str, status: SessionState, action: str) -> Sessio
 
 
 def new_session_id() -> str:
-    return f"session_{uuid.uuid4().hex}"
+    return f"session_{new_token()}"
 
 
 def checked_session_id(text: str) -> str:
@@ -164,7 +164,7 @@ def checked_session_id(text: str) -> str:
 
 def now() -> str:
     """Return this moment as it is stored."""
-    second, microseconds = divmod(time.time_ns() // 1000, 1_000_000)
+    second, microseconds = divmod(time_ns() // 1000, 1_000_000)
     return f"{_second(second)}.{microseconds:06d}Z"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -19,9 +20,11 @@ from amplifierd.session_store.postgres.store import PostgresStore
 from amplifierd.session_store.protocol import SessionStore
 from amplifierd.store_address import StoreAddress
 
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
+sys.path += [str(Path(__file__).parents[2] / name) for name in ("stand_ins", "simulation")]
 
 import warm_python
+from simulated_connection import connection_type
+from simulated_server import Server
 
 OpenStore = Callable[[], SessionStore]
 
@@ -39,11 +42,21 @@ def paths_in(directory: Path) -> Paths:
     return Paths.from_environment(directory, environ={})
 
 
-@pytest.fixture(params=["files", "postgres"])
+def simulated_in(directory: Path) -> Callable[[], PostgresStore]:
+    """Make what opens a store over the simulated database, each time as a process of its own would."""
+    connect, address = connection_type(Server()), StoreAddress.parse("postgresql://simulated/amplifier")
+    return lambda: PostgresStore(
+        paths_in(directory), address, program="test", connection_type=connect, loop=asyncio.get_running_loop()
+    )
+
+
+@pytest.fixture(params=["files", "postgres", "simulated"])
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
     """What opens the one store of the test, as often as it is called, for each implementation."""
     if request.param == "files":
         return files_in(tmp_path)
+    if request.param == "simulated":
+        return simulated_in(tmp_path)
     return postgres_at(request.getfixturevalue("postgres_address"), tmp_path)
 
 

@@ -1,7 +1,8 @@
 """The way to the database: one thread with one event loop, a few connections, and patience while it is away.
 
-Work is handed over from any event loop and any thread. What it does to the database has to bear being done twice: it is
-done again when a connection breaks, and then it is not known whether the first time took effect.
+Work is handed over from any event loop and any thread, or is all done in one event loop that its callers have. What it
+does to the database has to bear being done twice: it is done again when a connection breaks, and then it is not known
+whether the first time took effect.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg import AsyncConnection, errors
 
+from amplifier_system.supervisor import cancelled
 from amplifier_system.tasks import run_to_end
 from amplifierd.exceptions import OutcomeUnknownError, StoreClosedError, StoreFullError, StoreUnavailableError
 from amplifierd.store_address import StoreAddress
@@ -74,6 +76,7 @@ Work = Callable[[AsyncConnection], Awaitable[T]]
 class Database:
     """The database of one process. Nothing is opened before the first work.
 
+    It works in an event loop of its own, in a thread of its own, unless it is given a `loop` to share with its callers.
     `close` refuses further work, waits a moment for what is under way, and is final.
     """
 
@@ -84,14 +87,17 @@ class Database:
         program: str = "library",
         patience_s: float = PATIENCE_S,
         connection_type: type[AsyncConnection] = AsyncConnection,
+        loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self._address, self._program, self._patience_s = address, program, patience_s
         self._connection_type, self._is_service = connection_type, program in _SERVICES
         self._starting = threading.Lock()
+        self._shared_loop = loop
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self.is_closed = False
         self._under_way: set[Future[Any]] = set()
+        self._under_way_here: set[asyncio.Task[Any]] = set()
         self._connections = Connections(partial(self._connect, ""), most=MOST_CONNECTIONS, idle_s=_IDLE_S)
         self._preparing = asyncio.Lock()
         self._is_prepared = False
@@ -113,6 +119,8 @@ class Database:
         except StoreClosedError:
             work.close()
             raise
+        if self._shared_loop is not None:
+            return await self._call_here(work)
         if loop is asyncio.get_running_loop():
             return await work
         running = asyncio.run_coroutine_threadsafe(work, loop)
@@ -123,6 +131,17 @@ class Database:
         except asyncio.CancelledError:
             if running.cancelled() and caller is not None and not caller.cancelling():
                 raise OutcomeUnknownError(f"{self} was closed meanwhile", hint="open the home again") from None
+            raise
+
+    async def _call_here(self, work: Coroutine[Any, Any, T]) -> T:
+        caller, running = asyncio.current_task(), asyncio.ensure_future(work)
+        self._under_way_here.add(running)
+        running.add_done_callback(self._under_way_here.discard)
+        try:
+            return await running
+        except asyncio.CancelledError:
+            if self.is_closed and caller is not None and not caller.cancelling():
+                raise self._closed() from None
             raise
 
     async def finish(self, work: Coroutine[Any, Any, T]) -> T:
@@ -137,6 +156,8 @@ class Database:
         with self._starting:
             self.is_closed = True
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
+        if self._shared_loop is not None:
+            await self._close_here()
         if loop is None or thread is None:
             return
         if under_way := [asyncio.wrap_future(running) for running in tuple(self._under_way)]:
@@ -145,6 +166,13 @@ class Database:
         loop.call_soon_threadsafe(loop.stop)
         await asyncio.to_thread(thread.join)
         loop.close()
+
+    async def _close_here(self) -> None:
+        """End what was asked for, and leave the other work of a shared event loop alone."""
+        if self._under_way_here:
+            await run_to_end(asyncio.wait(self._under_way_here, timeout=_CLOSE_S))
+        await cancelled(*self._under_way_here)
+        await self._connections.close()
 
     # --- in the database's event loop
 
@@ -222,6 +250,8 @@ class Database:
         with self._starting:
             if self.is_closed:
                 raise self._closed()
+            if self._shared_loop is not None:
+                return self._shared_loop
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=_run, args=(self._loop,), name="session-store", daemon=True)

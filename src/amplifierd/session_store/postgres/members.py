@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -20,6 +19,7 @@ from psycopg import AsyncConnection
 
 from amplifier_core import __version__
 from amplifier_system.supervisor import Supervisor
+from amplifier_system.surroundings import new_token
 from amplifierd.exceptions import MemberFencedError, StoreUnavailableError
 from amplifierd.session_store.hold import Holder
 
@@ -220,7 +220,7 @@ class Members:
         return self._own_id
 
     async def _join(self, address: str | None, labels: Mapping[str, Any]) -> str:
-        member_id, own = f"member_{uuid.uuid4().hex}", Holder.of_this_process(self._kind)
+        member_id, own = f"member_{new_token()}", Holder.of_this_process(self._kind)
         values = {
             **{"member_id": member_id, "kind": own.kind, "host": own.host, "pid": own.pid, "started": own.started},
             **{"boot_id": own.boot_id, "address": address, "version": __version__, "labels": json.dumps(labels)},

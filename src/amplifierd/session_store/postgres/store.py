@@ -65,7 +65,8 @@ class PostgresStore:
 
     What was written is on the database's disk, and on that of its synchronous standbys, when a call returns. `paths`
     are those of the home in which modules and checkpoints keep files of their own; these stay on this machine.
-    `together` says how many writes share a commit.
+    `together` says how many writes share a commit; with `loop`, the database is worked with in that event loop
+    instead of in a thread of its own.
     """
 
     def __init__(
@@ -77,9 +78,12 @@ class PostgresStore:
         patience_s: float = PATIENCE_S,
         together: int = MOST_TOGETHER,
         connection_type: type[AsyncConnection] = AsyncConnection,
+        loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self._address, self._workspaces = address, Workspaces(paths.workspaces)
-        self.database = Database(address, program=program, patience_s=patience_s, connection_type=connection_type)
+        self.database = Database(
+            address, program=program, patience_s=patience_s, connection_type=connection_type, loop=loop
+        )
         self.notifications = Notifications(self.database)
         self.supervisor = Supervisor()
         self.members = Members(self.database, self.notifications, self.supervisor, program)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from amplifier_system.supervisor import cancelled
+from amplifier_system.surroundings import new_token
 from amplifier_system.tasks import start_task
 from amplifierd.exceptions import (
     MemberFencedError,
@@ -129,7 +129,7 @@ class DurableTurnQueue:
         if self._is_stopped:
             raise NotReadyError("the daemon takes no further turns", hint="try again when it is back")
         own, record = await asyncio.gather(self._places.own(), self._sessions.read_adopted(session_id))
-        turn_id = turn.correlation_id or f"prompt_{session_id}_{uuid.uuid4().hex[:16]}"
+        turn_id = turn.correlation_id or f"prompt_{session_id}_{new_token(16)}"
         new = NewTurn(turn_id, session_id, await self._places.find(record), own, turn, key)
         result = self._asked.future(turn_id)
         try:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import groupby
 
 from amplifier_core.exceptions import AmplifierError
+from amplifier_system.surroundings import chance
 from amplifierd.exceptions import NowhereToRunError, SessionHeldError, SessionNotFoundError
 from amplifierd.live_sessions import LiveSessions
 from amplifierd.sessions.home_sessions import Sessions
@@ -157,5 +157,5 @@ class LeftTurns:
 
 def _mixed(sessions: Sequence[str]) -> list[str]:
     """Keep to the order, but not so closely that members which look at the same time begin with the same ones."""
-    places = {session_id: place + random.uniform(0, 4 * _AT_ONCE) for place, session_id in enumerate(sessions)}
+    places = {session_id: place + chance().uniform(0, 4 * _AT_ONCE) for place, session_id in enumerate(sessions)}
     return sorted(sessions, key=places.__getitem__)
