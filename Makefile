@@ -54,7 +54,7 @@ endef
 WITH_PEER := AMPLIFIER_PEER_PYTHON="$$(pwd -P)/$(PEER)/bin/python"
 WITH_PEERS := $(WITH_PEER) AMPLIFIER_DURABLE_PEER_PYTHON="$$(pwd -P)/$(DURABLE_PEER)/bin/python"
 
-.PHONY: help install run serve test check format lint types imports suite pages pictures bench compat soak fuzz clean peer durable-peer browser
+.PHONY: help install run serve test check format lint types imports suite pages pictures bench compat soak simulate fuzz clean peer durable-peer browser
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' Makefile
@@ -108,6 +108,9 @@ bench: install peer durable-peer ## Run every benchmark, side by side with the r
 
 compat: install peer ## Run our contract suites on the reference kernel, and explain every difference
 	@$(WITH_PEER) $(VENV)/bin/python -m pytest tests/compat
+
+simulate: install ## Run 10,000 seeds of a simulated cluster; prints those that fail
+	@$(VENV)/bin/python tests/simulation/simulate.py --seeds 10000 --processes $$(getconf _NPROCESSORS_ONLN)
 
 soak: install ## Kill sessions, commands, a loaded daemon and a cluster, fail every write, and check what is left; needs a quiet machine
 	@$(VENV)/bin/python tests/stand_ins/crash_soak.py --kills 100

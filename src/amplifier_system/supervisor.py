@@ -84,7 +84,8 @@ class _Loop:
         """For how long it has been failing again and again, or has made no progress; 0 while it is well."""
         if self._error is None or steady_time() - self._failed_at > _STEADY_S:
             return self._stalled_s
-        return max(self._stalled_s, steady_time() - self._failing_since)
+        until = self._failed_at if self._is_running else steady_time()  # whether it fails again is not known yet
+        return max(self._stalled_s, until - self._failing_since)
 
     @property
     def state(self) -> LoopState:

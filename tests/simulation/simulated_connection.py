@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import psycopg
 from psycopg import Notify, sql
-from psycopg.pq import TransactionStatus
+from psycopg.pq import ExecStatus, TransactionStatus
 from simulated_server import Backend, Server, adapted
 from sql_compiler import Answer
 
@@ -90,7 +90,7 @@ class _Result:
     """What the driver's row factories look at."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        self._names, self.nfields = names, len(names)
+        self._names, self.nfields, self.status = names, len(names), ExecStatus.TUPLES_OK
 
     def fname(self, number: int) -> bytes:
         return self._names[number].encode()
@@ -145,7 +145,7 @@ class SimulatedConnection:
             if not self._server.is_up:
                 reply(psycopg.OperationalError("connection refused"))
                 return
-            self.backend = self._server.open(self._hear, self._lose)
+            self.backend = self._server.open(self._hear, self._lose, self.owner)
             reply(Answer((), [], 0, {}))
 
         await self._round_trip(enter, within_s=CONNECT_S)

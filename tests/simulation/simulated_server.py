@@ -34,6 +34,7 @@ _JOB = (
     *("id", "queue_name", "task_name", "priority", "lock", "queueing_lock", "args", "status", "scheduled_at"),
     *("attempts", "abort_requested", "worker_id"),
 )
+_DEFERRED = ("queue_name", "task_name", "priority", "lock", "queueing_lock", "args", "scheduled_at")
 _ENGINE = "CREATE TABLE procrastinate_jobs"
 _DEFAULTS = {"status": "todo", "attempts": 0, "abort_requested": False, "priority": 0}
 
@@ -169,7 +170,7 @@ class Transaction:
 
     def table(self, name: str) -> Table:
         table = (self.snapshot or self.server.tables).get(name)
-        if table is None:
+        if table is None or name in self.server.hidden:
             raise errors.UndefinedTable(f'relation "{name}" does not exist')
         return table.changed(own) if (own := self.changes.get(name)) else table
 
@@ -223,8 +224,10 @@ class _Lock:
 class Backend:
     """The server's end of a connection. `hear` gets the notifications that its client listens to."""
 
-    def __init__(self, server: Server, pid: int, hear: Callable[[str, str], None], lost: Callable[[], None]) -> None:
-        self.server, self.pid, self._hear, self._lost = server, pid, hear, lost
+    def __init__(
+        self, server: Server, pid: int, hear: Callable[[str, str], None], lost: Callable[[], None], owner: object
+    ) -> None:
+        self.server, self.pid, self._hear, self._lost, self.owner = server, pid, hear, lost, owner
         self.channels: set[str] = set()
         self.transaction: Transaction | None = None
         self.is_closed = False
@@ -371,6 +374,7 @@ class Server:
         self.locks: dict[tuple[str, Key], _Lock] = {}
         self.backends: dict[int, Backend] = {}
         self.is_up = True
+        self.hidden: set[str] = set()
         self.context = contextvars.copy_context()
         self.on_commit: Callable[[Transaction], None] = lambda transaction: None
         self._pid = 1000
@@ -385,9 +389,10 @@ class Server:
     def soon(self, work: Callable[[], None]) -> None:
         self.loop.call_soon(work, context=self.context)
 
-    def open(self, hear: Callable[[str, str], None], lost: Callable[[], None]) -> Backend:
+    def open(self, hear: Callable[[str, str], None], lost: Callable[[], None], owner: object = None) -> Backend:
+        """Let a client in; `owner` is the process that it is of."""
         self._pid += 1
-        backend = self.backends[self._pid] = Backend(self, self._pid, hear, lost)
+        backend = self.backends[self._pid] = Backend(self, self._pid, hear, lost, owner)
         return backend
 
     def stop(self) -> None:
@@ -434,8 +439,6 @@ def adapted(value: Any) -> Any:
     match value:
         case Jsonb() | GivenJson():
             return Json(json.dumps(value.obj))
-        case tuple() if hasattr(value, "_asdict"):
-            return {name: adapted(one) for name, one in value._asdict().items()}
         case list() | tuple():
             return [adapted(one) for one in value]
         case str() if "\0" in value:
@@ -498,7 +501,7 @@ def _defer_jobs(transaction: Transaction, jobs: Sequence[Any]) -> list[int]:
     ids = []
     for job in jobs:
         number = transaction.next_number("procrastinate_jobs")
-        row = {**dict.fromkeys(_JOB), **_DEFAULTS, **job, "id": number}
+        row = {**dict.fromkeys(_JOB), **_DEFAULTS, **dict(zip(_DEFERRED, job, strict=True)), "id": number}
         _write(transaction, "procrastinate_jobs", (number,), row)
         ids.append(number)
     return ids

@@ -1002,7 +1002,8 @@ def _new_row(run: Run, definition: Definition, given: Row) -> Row:
         elif column.is_identity:
             row[column.name] = run.transaction.next_number(definition.name)
         else:
-            row[column.name] = column.default(run) if column.default else None
+            default = column.default(run) if column.default else None
+            row[column.name] = _stored(definition, column.name, default)
     return row
 
 

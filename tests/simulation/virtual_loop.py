@@ -49,8 +49,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._queued: dict[Process, None] = {}
         self.steps = 0
         self.on_step: Callable[[Process], None] = lambda process: None
-        self.set_exception_handler(lambda loop, context: None)
-        self.failures: list[BaseException] = []
+        self.set_exception_handler(self._note)
+        self.failure: BaseException | None = None
+        self._is_ending = False
 
     def time(self) -> float:
         return self._now
@@ -65,7 +66,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _add(self, handle: events.Handle) -> None:
         process = handle._context.get(OWN) or self._itself  # type: ignore[attr-defined] # what it runs in
-        if process.is_gone:
+        if self._is_ending:
+            process = self._itself
+        elif process.is_gone:
             return
         process.ready.append(handle)
         if not process.is_paused:
@@ -86,6 +89,29 @@ class VirtualLoop(asyncio.BaseEventLoop):
         process.is_gone = True
         process.ready.clear()
         self._queued.pop(process, None)
+
+    def _note(self, loop: object, context: dict[str, Any]) -> None:
+        """Keep what a callback raised, which no one else hears of."""
+        if "handle" in context:
+            self.failure = self.failure or context.get("exception")
+
+    def gather_up(self, most_steps: int = 20_000) -> None:
+        """Cancel every task, those of ended processes too, and let them end."""
+        self._is_ending = True
+        self._queued.clear()
+        self._scheduled.clear()
+        self._itself.ready.clear()
+        self._itself.is_gone = self._itself.is_paused = False
+        last = self.steps + most_steps
+
+        async def end() -> None:
+            own = asyncio.current_task()
+            while (rest := [task for task in asyncio.all_tasks() if task is not own]) and self.steps < last:
+                for task in rest:
+                    task.cancel()
+                await asyncio.sleep(0)
+
+        self.run_until_complete(end())
 
     def _run_once(self) -> None:
         self._take_due()

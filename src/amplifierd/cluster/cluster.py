@@ -9,6 +9,8 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import httpx2
+
 from amplifier_system.supervisor import cancelled
 from amplifierd.exceptions import (
     MemberFencedError,
@@ -51,7 +53,7 @@ class Cluster:
     """The members of a store as this daemon sees them. `address` is where the others reach it, None if they cannot.
 
     `take_over` makes a session whole that a dead member left; `on_fenced` is called when the others have shut this
-    daemon out, which joins again then.
+    daemon out, which joins again then. `transport` carries what is sent to the others, if not HTTP does.
     """
 
     def __init__(
@@ -65,13 +67,15 @@ class Cluster:
         take_over: TakeOver,
         on_fenced: Callable[[], Awaitable[None]],
         tls: ssl.SSLContext | None = None,
+        transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         self.store, self.address = store, address
-        self._token, self._labels, self._load, self._tls = token, labels, load, tls
+        self._token, self._labels, self._load = token, labels, load
+        self._tls, self._transport = tls, transport
         self._on_fenced = on_fenced
         self.member_id = ""
         self.channels = Channels(token, "")
-        self.peers = Peers(token, "", tls=tls)
+        self.peers = Peers(token, "", tls=tls, transport=transport)
         self.view = MemberView(store.members.list)
         self.whereabouts = Whereabouts(store.places)
         self.takeover = Takeover(store, self.view, take_over)
@@ -114,7 +118,7 @@ class Cluster:
     async def _join(self) -> None:
         before, self.member_id = self.peers, await self.store.members.join(address=self.address, labels=self._labels)
         self.channels = Channels(self._token, self.member_id)
-        self.peers = Peers(self._token, self.member_id, tls=self._tls)
+        self.peers = Peers(self._token, self.member_id, tls=self._tls, transport=self._transport)
         await before.close()
         logger.info("joined the cluster as %s, reached at %s", self.member_id, self.address)
 

@@ -27,13 +27,23 @@ _PATIENCE_S = 5.0
 
 
 class Peers:
-    """Sends requests to other members, each over a channel on which both ends are known."""
+    """Sends requests to other members, each over a channel on which both ends are known.
 
-    def __init__(self, token: bytes, member_id: str, *, tls: ssl.SSLContext | None = None) -> None:
+    They go over HTTP, or over a `transport` that is given.
+    """
+
+    def __init__(
+        self,
+        token: bytes,
+        member_id: str,
+        *,
+        tls: ssl.SSLContext | None = None,
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
         self.member_id = member_id
         self._token = token
         self._channels: dict[Destination, asyncio.Task[Channel]] = {}
-        transport = httpx2.AsyncHTTPTransport(
+        transport = transport or httpx2.AsyncHTTPTransport(
             verify=tls or True,
             trust_env=False,
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=64),

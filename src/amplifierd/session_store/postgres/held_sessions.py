@@ -76,7 +76,7 @@ class HeldSessions:
             SessionNotFoundError: there is no such session any more.
         """
         known = self._known.get(hold.session_id)
-        if known is not None and _facts(known.hold) == _facts(hold):
+        if known is not None and facts_of(known.hold) == facts_of(hold):
             return known
         if hold not in self._loading:
             self._loading[hold] = start_task(self._load(hold))
@@ -87,7 +87,7 @@ class HeldSessions:
 
     async def _load(self, hold: Hold) -> HeldSession:
         async def select(connection: AsyncConnection) -> HeldSession | None:
-            found = await connection.execute(_SELECT, [hold.session_id, *_facts(hold)])
+            found = await connection.execute(_SELECT, [hold.session_id, *facts_of(hold)])
             row = await found.fetchone()
             if row is None:
                 return None
@@ -131,7 +131,7 @@ class HeldSessions:
         return lost(hold) if await self._database.run(select) else not_found(hold.session_id, str(self._database))
 
 
-def _facts(hold: Hold) -> tuple[int, str, str | None]:
+def facts_of(hold: Hold) -> tuple[int, str, str | None]:
     """Return what tells a hold of a session from every other one."""
     return hold.epoch, hold.since, hold.member_id
 

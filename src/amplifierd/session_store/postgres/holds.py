@@ -25,7 +25,7 @@ from amplifierd.session_store.tree_place import TreePlace
 
 from .database import Database
 from .group_commit import GroupCommit
-from .held_sessions import HeldSession, HeldSessions, not_found
+from .held_sessions import HeldSession, HeldSessions, facts_of, not_found
 from .members import LEASE_S, Members, fenced
 from .session_rows import record_of
 
@@ -98,6 +98,7 @@ class Holds:
 
     def __init__(self, database: Database, members: Members, sessions: HeldSessions, writes: GroupCommit) -> None:
         self._database, self._members, self._sessions, self._writes = database, members, sessions, writes
+        self._given_up: dict[str, Hold] = {}  # that may still stand in the database, since releasing them failed
 
     async def acquire(self, session_id: str, holder: Holder, *, take_over: bool) -> Hold:
         values = {
@@ -119,9 +120,9 @@ class Holds:
                 return hold
             if current is None:  # another process took and freed it while this one waited for the row
                 continue
-            if current.holder.is_alive():
+            if current.holder.is_alive() and facts_of(current) != self._given_up_of(session_id):
                 raise held(current)
-            gone = epoch  # its process is not there any more, and this machine would see it
+            gone = epoch  # its process is not there any more, and this machine would see it; or this one gave it up
         raise not_found(session_id, str(self._database))
 
     async def _take(self, values: dict[str, Any], connection: AsyncConnection) -> tuple[Any, ...] | None:
@@ -145,8 +146,15 @@ class Holds:
 
     async def release(self, hold: Hold) -> None:
         self._sessions.forget(hold.session_id)
+        self._given_up[hold.session_id] = hold
         values = {"epoch": hold.epoch, "since": hold.since, "member_id": hold.member_id}
         await self._writes.execute(_RELEASE, {"session_id": hold.session_id, **values})
+        if self._given_up.get(hold.session_id) is hold:
+            del self._given_up[hold.session_id]
+
+    def _given_up_of(self, session_id: str) -> tuple[int, str, str | None] | None:
+        given_up = self._given_up.get(session_id)
+        return None if given_up is None else facts_of(given_up)
 
     async def find(self, session_id: str) -> Hold | None:
         """Return the hold of a live process, None when the session is free."""

@@ -327,7 +327,7 @@ async def _rows(connection: AsyncConnection, statement: str, values: Any) -> lis
 
 
 async def _wake(connection: AsyncConnection, member_ids: set[str]) -> None:
-    for member_id in member_ids:
+    for member_id in sorted(member_ids):
         await connection.execute("SELECT pg_notify(%s, %s)", [CHANNEL, member_id])
 
 

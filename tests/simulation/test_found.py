@@ -1,0 +1,73 @@
+"""What the simulation found, each as the smallest case of it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from random import Random
+
+import psycopg
+import pytest
+
+sys.path += [str(Path(__file__).parents[1] / "stand_ins"), str(Path(__file__).parent)]
+
+from simulated_connection import connection_type
+from simulated_server import Server
+from stored_sessions import new_session
+from virtual_loop import VirtualLoop
+
+from amplifier_system.supervisor import Supervisor
+from amplifierd.paths import Paths
+from amplifierd.session_store.hold import Holder
+from amplifierd.session_store.postgres.store import PostgresStore
+from amplifierd.store_address import StoreAddress
+
+
+async def test_a_session_whose_release_failed_is_held_again_by_the_process_that_gave_it_up(tmp_path: Path) -> None:
+    server = Server()
+    store = PostgresStore(
+        Paths.from_environment(tmp_path, environ={}),
+        StoreAddress.parse("postgresql://simulated/amplifier"),
+        connection_type=connection_type(server),
+        loop=asyncio.get_running_loop(),
+    )
+    me = Holder(pid=1, started=1.0, boot_id="boot", host="another-machine", kind="worker")
+    hold = await store.create(new_session("s1"), me)
+    server.hidden.add("holds")
+    with pytest.raises(psycopg.Error):
+        await store.release(hold)
+    server.hidden.clear()
+
+    again = await store.acquire("s1", me)
+
+    assert again.epoch == hold.epoch + 1
+    await store.close()
+
+
+def test_a_loop_that_failed_twice_and_runs_since_does_not_count_as_failing_ever_longer() -> None:
+    supervisor, failures = Supervisor(), [OSError("one"), OSError("two")]
+
+    async def work() -> None:
+        await asyncio.sleep(1)
+        if failures:
+            raise failures.pop()
+        await asyncio.sleep(1000)
+
+    async def run() -> list[float]:
+        task = supervisor.start("work", work)
+        found = []
+        for _ in range(40):
+            await asyncio.sleep(1)
+            found.append(supervisor.failing_for_s())
+        task.cancel()
+        return found
+
+    loop = VirtualLoop(Random(0))
+    try:
+        failing_s = loop.run_until_complete(run())
+    finally:
+        loop.close()
+
+    assert max(failing_s) < 3
+    assert failing_s[-1] == 0
