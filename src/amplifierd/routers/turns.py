@@ -258,7 +258,7 @@ async def _beginning(daemon: Daemon, submitted: SubmittedTurn, latest: int) -> i
         async for batch in batches:
             for event in batch:
                 if event.get("correlation_id") == submitted.correlation_id:
-                    return min(latest, event["seq"] - 1)
+                    return min(latest, int(event["seq"]) - 1)
     return latest
 
 
