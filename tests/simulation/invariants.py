@@ -159,10 +159,11 @@ class Invariants:
 
     def published(self, owner: Any, event: PublishedEvent) -> None:
         """Nothing is published that is not stored, passing pieces and what has no number excepted."""
-        if event.sequence is None or event.is_delta:
+        if event.cursor is None or event.is_delta:
             return
-        line = self.stored.get(str(event.session_id), {}).get(event.sequence)
+        sequence = event.cursor.seq
+        line = self.stored.get(str(event.session_id), {}).get(sequence)
         if line is None:
-            raise Violation(f"{owner} publishes {event.name} {event.sequence}, which is not stored")
+            raise Violation(f"{owner} publishes {event.name} {sequence}, which is not stored")
         if line["event"] != event.name:
-            raise Violation(f"{owner} publishes {event.name} {event.sequence}, stored is {line['event']}")
+            raise Violation(f"{owner} publishes {event.name} {sequence}, stored is {line['event']}")

@@ -28,7 +28,7 @@ from amplifierd.sessions.interruption import INTERRUPTED, REPAIRED, find_broken_
 from amplifierd.sessions.journal import Journal
 from amplifierd.sessions.secret_values import SecretValues
 from amplifierd.sessions.tree_events import Event, EventSource
-from amplifierd.sessions.tree_history import last_sequence
+from amplifierd.sessions.tree_history import last_cursor
 from amplifierd.sessions.uncounted_usage import TURN_BEGUN, TURN_DONE
 from amplifierd.workers.untold_end import UNKNOWN
 
@@ -140,7 +140,8 @@ class SimulatedWorker:
             await self._interrupted._mark_held(hold, found)
         record, messages = await store.read(session_id), await store.read_messages(session_id)
         broken = find_broken_turn(messages, await store.read_events(session_id), record.turn_count)
-        tree = self._announcements.tree(record.root_id, await last_sequence(store, record.root_id))
+        begin = (await last_cursor(store, record.root_id)).resumed(hold.epoch)
+        tree = self._announcements.tree(record.root_id, begin)
         loaded = _Loaded(hold, Journal(store, hold, record, tree, _SECRETS), record)
         if broken is not None:
             if messages[-1]["role"] != "assistant" or messages[-1]["turn"] != broken.number:

@@ -19,7 +19,6 @@ from simulation import simulate, tidy_up
 from amplifier_system import supervisor
 from amplifier_system.surroundings import time_ns
 from amplifierd.session_store.postgres import members
-from amplifierd.sessions import tree_history
 
 _MOST_SEEDS = 120
 
@@ -56,15 +55,6 @@ def test_a_lease_that_is_judged_by_a_local_clock_is_found(monkeypatch: pytest.Mo
 
     assert violation is not None
     assert "was fenced" in violation
-
-
-def test_a_number_that_is_given_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree_history.SessionHistory, "last_sequence", property(lambda self: max(0, self.last_seq - 1)))
-
-    violation = _found("crash")
-
-    assert violation is not None
-    assert "was written after" in violation
 
 
 def test_a_loop_that_no_one_restarts_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ from amplifierd.daemon.event_hub import EventHub
 from amplifierd.daemon.published_event import PublishedEvent
 from amplifierd.live_sessions import LiveEvent
 from amplifierd.paths import Paths
+from amplifierd.session_store.cursor import Cursor
 from amplifierd.session_store.hold import Holder
 from amplifierd.session_store.json_lines import encoded_for_others
 from amplifierd.session_store.postgres.store import PostgresStore
@@ -239,7 +240,7 @@ class Daemon:
                 event["event"],
                 event["session_id"],
                 event["root_session_id"],
-                event["sequence"],
+                Cursor.of_event(event),
                 is_delta(event["event"]),
                 encoded_for_others(event),
             )
@@ -257,7 +258,7 @@ def _published(event: LiveEvent) -> PublishedEvent:
         event.envelope,
         session_id=event.session_id,
         root_id=event.root_session_id,
-        sequence=event.sequence,
+        cursor=event.cursor,
         is_delta=event.is_delta,
     )
 
