@@ -20,7 +20,7 @@ import psycopg
 from psycopg import AsyncConnection, errors
 
 from amplifier_system.supervisor import cancelled
-from amplifier_system.tasks import run_to_end
+from amplifier_system.tasks import run_to_end, start_task
 from amplifierd.exceptions import OutcomeUnknownError, StoreClosedError, StoreFullError, StoreUnavailableError
 from amplifierd.store_address import StoreAddress
 
@@ -134,7 +134,7 @@ class Database:
             raise
 
     async def _call_here(self, work: Coroutine[Any, Any, T]) -> T:
-        caller, running = asyncio.current_task(), asyncio.ensure_future(work)
+        caller, running = asyncio.current_task(), start_task(work)
         self._under_way_here.add(running)
         running.add_done_callback(self._under_way_here.discard)
         try:
