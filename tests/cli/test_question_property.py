@@ -26,7 +26,11 @@ from amplifier_kit.asked_call import AskedCall, Scope, question_text
 from amplifier_system.visible import visible_exactly
 from amplifierd.sessions.approval import Approval
 
-ODD = [*SAMPLES.values(), *sorted({character for sample in SAMPLES.values() for character in sample})]
+ODD = [
+    *"\u200c\u200d\ufe0f",
+    *SAMPLES.values(),
+    *sorted({character for sample in SAMPLES.values() for character in sample}),
+]
 TEXTS = st.lists(st.sampled_from(ODD) | st.text("ls -rm'$/;\n\té", max_size=8), max_size=20).map("".join)
 INPUTS = st.dictionaries(TEXTS, TEXTS | st.booleans() | st.integers() | st.lists(TEXTS, max_size=3), max_size=4)
 COLUMNS, ROWS = 100, 60

@@ -29,6 +29,10 @@ COMMANDS = st.lists(
     st.text(st.one_of(st.sampled_from(ODD), st.characters(min_codepoint=32, max_codepoint=126)), min_size=1),
     max_size=20,
 )
+JOINERS = "\u200c\u200d\ufe0f"
+"""What a question shows, and other texts keep."""
+
+QUESTIONED = st.lists(st.text(st.sampled_from([*ODD, *JOINERS * 9, *"ls -rm'$/;"]), min_size=1), max_size=20)
 TWIN = """
 async (texts) => {
   const { visible, visibleExactly } = await import("/app/lib/visible.js");
@@ -117,7 +121,7 @@ def test_every_character_of_a_command_has_a_visible_form(page: Page, daemon: Pag
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(COMMANDS)
+@given(QUESTIONED)
 def test_every_character_of_a_question_has_a_visible_form(page: Page, daemon: PageDaemon, texts: list[str]) -> None:
     """What is asked about is one command, and one field and its name that are shown as JSON beside it."""
     if not page.evaluate("Boolean(document.querySelector('page-frame'))"):
