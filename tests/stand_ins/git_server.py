@@ -16,7 +16,8 @@ from git_repository import Repository
 class GitServer:
     """Serves the repositories below a folder to those who know `user` and `password`, or `token` in the query.
 
-    `was_asked` is set when somebody came who may; they are answered while `answers` is set.
+    `was_asked` is set when somebody came who may; they are answered while `answers` is set. `moved` has where the paths
+    below one are now, to which they are redirected.
     """
 
     def __init__(self, folder: Path, user: str, password: str, token: str = "") -> None:
@@ -24,6 +25,7 @@ class GitServer:
         self.refused = 0
         self.was_asked, self.answers = threading.Event(), threading.Event()
         self.answers.set()
+        self.moved: dict[str, str] = {}
         server = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -46,6 +48,12 @@ class GitServer:
                     server.refused += 1
                     self.send_response(401)
                     self.send_header("WWW-Authenticate", 'Basic realm="x"')
+                    self.send_header("Content-Length", "0")
+                    self.end_headers()
+                    return
+                if old := next(filter(self.path.startswith, server.moved), ""):
+                    self.send_response(301)
+                    self.send_header("Location", server.moved[old] + self.path.removeprefix(old))
                     self.send_header("Content-Length", "0")
                     self.end_headers()
                     return

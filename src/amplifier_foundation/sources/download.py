@@ -2,10 +2,8 @@
 
 import asyncio
 import hashlib
-import ipaddress
 import logging
 import os
-import socket
 import ssl
 import urllib.request
 from collections.abc import Callable
@@ -16,9 +14,9 @@ from urllib.parse import urljoin
 import httpx2
 
 from amplifier_foundation.exceptions import RefResolutionError, RefResolutionReason
-from amplifier_system.addresses import is_public
 from amplifier_system.urls import shown
 
+from .redirects import RedirectError, check_address, check_redirect
 from .resolved import Limits
 from .url_cache import Entry, Fetched
 
@@ -129,18 +127,10 @@ class Download:
             raise self._failure(f"it is larger than {self._most_bytes:,} bytes", "too-large")
 
     async def _check_redirect(self, url: httpx2.URL, next_url: httpx2.URL) -> None:
-        if next_url.scheme not in ("http", "https"):
-            raise self._failure(f"it redirects to {next_url.scheme!r}", "network")
-        if url.scheme == "https" and next_url.scheme == "http":
-            raise self._failure("it redirects from https to http", "network")
-        if self._is_named(next_url):
-            return
         try:
-            found = await asyncio.get_running_loop().getaddrinfo(next_url.host, None, type=socket.SOCK_STREAM)
-        except OSError:
-            return  # behind a proxy names may be unknown here; without one the request fails
-        for address in {entry[4][0] for entry in found}:
-            self._check_address(next_url, str(address))
+            await check_redirect(self._url, str(url), str(next_url))
+        except RedirectError as error:
+            raise self._failure(str(error), "network") from None
 
     def _check_peer(self, url: httpx2.URL, response: httpx2.Response) -> None:
         """Look at the address that really answered: a name can change its address between two look-ups."""
@@ -148,15 +138,14 @@ class Download:
         if self._is_named(url) or stream is None or urllib.request.getproxies():
             return
         if peer := stream.get_extra_info("server_addr"):
-            self._check_address(url, str(peer[0]))
+            try:
+                check_address(url.host, str(peer[0]))
+            except RedirectError as error:
+                raise self._failure(str(error), "network") from None
 
     def _is_named(self, url: httpx2.URL) -> bool:
         """Say whether the reference itself names the host, which may be anywhere."""
         return url.host == httpx2.URL(self._url).host
-
-    def _check_address(self, url: httpx2.URL, text: str) -> None:
-        if not is_public(ipaddress.ip_address(text.partition("%")[0])):
-            raise self._failure(f"it redirects to {url.host}, a private address ({text})", "network")
 
     def _failure(self, problem: str, reason: RefResolutionReason) -> RefResolutionError:
         return RefResolutionError(f"Failed to download {shown(self._url)}: {problem}", self._ref, reason)

@@ -40,6 +40,7 @@ _OPTIONS = (
     "fetch.recurseSubmodules=false",
     "fetch.writeCommitGraph=false",
     "advice.detachedHead=false",
+    "http.followRedirects=false",  # git would follow them anywhere
 )
 _FAILURES: dict[RefResolutionReason, str] = {  # the first that fits
     "offline": r"could not resolve (host|proxy)|couldn't connect|failed to connect|connection refused|unable to connect"

@@ -1,18 +1,101 @@
-"""Asking a repository where its refs are."""
+"""Reaching a repository elsewhere, also where it redirects to, and asking it where its refs are."""
 
 import re
+import urllib.request
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urljoin, urlsplit
 
 from amplifier_foundation.exceptions import RefResolutionError
 from amplifier_system.urls import shown
 
-from .git_access import git_access
+from .git_access import GitAccess, git_access
 from .git_process import GitCloneTimeoutError, GitError, run_git
 from .git_refs import KnownRef, RefKind
+from .redirects import RedirectError, check_redirect
 from .reference import GitReference, is_commit
 from .store import now
 
 _ABBREVIATED = re.compile(r"[0-9a-fA-F]{4,39}")
 _MOST_PARTS = 32
+_MOST_REDIRECTS = 5
+_REDIRECTED = re.compile(r"returned error: 30[12378]\b")
+_LOCATION = re.compile(r"<= Recv header: location: *(\S+)", re.IGNORECASE)
+_TRACED = {"GIT_TRACE_CURL": "1", "GIT_TRACE_CURL_NO_DATA": "1"}
+_ASKED = re.compile(r"/info/refs[?&]service=git-upload-pack$")
+
+
+async def run_remotely(
+    reference: GitReference,
+    command: Sequence[str],
+    names: Sequence[str] = (),
+    *,
+    timeout_s: float,
+    git_dir: Path | None = None,
+    on_progress: Callable[[bytes], None] | None = None,
+) -> bytes:
+    """Run a command of git on the repository of a reference; `names` are what it is asked for.
+
+    Redirects are followed as those of downloads are. git says where one leads only in its trace, so it is asked again.
+
+    Raises:
+        GitError, GitCloneTimeoutError: as `run_git`.
+        RefResolutionError: a redirect may not be followed.
+    """
+    access, url = git_access(reference), reference.url
+    for _ in range(_MOST_REDIRECTS + 1):
+        arguments = (*command, "--", access.url, *names)
+        try:
+            return await run_git(
+                *arguments, access=access, git_dir=git_dir, timeout_s=timeout_s, on_progress=on_progress
+            )
+        except GitError as error:
+            if not _REDIRECTED.search(error.stderr):
+                raise
+        try:
+            access, url = await _redirected(reference, access, url, timeout_s)
+        except RedirectError as error:
+            raise _not_followed(reference, str(error)) from None
+    raise _not_followed(reference, f"more than {_MOST_REDIRECTS} redirects")
+
+
+def _not_followed(reference: GitReference, problem: str) -> RefResolutionError:
+    return RefResolutionError(f"Failed to clone {shown(reference.url)}: {problem}", str(reference), "network")
+
+
+async def _redirected(reference: GitReference, access: GitAccess, url: str, timeout_s: float) -> tuple[GitAccess, str]:
+    """Return the way to where a repository redirects to, and its URL; credentials are for the named host alone.
+
+    git connects to the addresses that were looked at: a name can change its address between two look-ups.
+    """
+    traced = replace(access, environment={**access.environment, **_TRACED})
+    try:
+        await run_git("ls-remote", "--quiet", "--", access.url, "HEAD", access=traced, timeout_s=timeout_s)
+    except GitError as error:
+        locations = _LOCATION.findall(error.stderr)
+    else:
+        return access, url  # it does not redirect any more
+    if not locations:
+        raise RedirectError("it redirects, and does not say where to")
+    target = urljoin(f"{url}/info/refs?service=git-upload-pack", locations[-1])
+    addresses = await check_redirect(reference.url, url, target)
+    asked = _ASKED.search(target)
+    if asked is None:
+        raise RedirectError(f"it redirects to {shown(target)}, which is no repository")
+    named, found = urlsplit(reference.url), urlsplit(target)
+    if found.hostname != named.hostname and not addresses and not urllib.request.getproxies():
+        raise RedirectError(f"it redirects to {found.hostname}, which is not known here")
+    userinfo, at, host = named.netloc.rpartition("@")
+    authority = found.netloc.rpartition("@")[2]
+    path = target[: asked.start()].partition("://")[2].partition("/")[2]
+    base = f"{found.scheme}://{f'{userinfo}{at}' if authority == host else ''}{authority}/{path}"
+    there = git_access(replace(reference, url=base, ref=reference.ref or "HEAD"))
+    if addresses:
+        port = found.port or {"http": 80, "https": 443}[found.scheme]
+        pinned = f"http.curloptResolve={found.hostname}:{port}:{','.join(addresses)}"
+        there = replace(there, options=(*there.options, pinned))
+    return there, base
 
 
 def split_commit(ref: str | None) -> tuple[str, str | None] | None:
@@ -38,8 +121,7 @@ async def ask(reference: GitReference, *, timeout_s: float) -> KnownRef | None:
     """
     candidates = _candidates(reference.ref)
     names = [name for ref, _ in candidates for name, _ in _names(ref)]
-    access = git_access(reference)
-    lines = await run_git("ls-remote", "--quiet", "--", access.url, *names, access=access, timeout_s=timeout_s)
+    lines = await run_remotely(reference, ("ls-remote", "--quiet"), names, timeout_s=timeout_s)
     answers = (line.partition("\t") for line in lines.decode("utf-8", "replace").splitlines())
     commits = {name: commit for commit, _, name in answers}
     for ref, rest in candidates:
@@ -53,10 +135,9 @@ async def no_such_ref(reference: GitReference, *, timeout_s: float) -> RefResolu
     """Return the error for a ref that the remote does not have; it names refs that are spelled alike."""
     import difflib  # only ever needed for this message
 
-    access = git_access(reference)
     try:
-        arguments = ("ls-remote", "--quiet", "--heads", "--tags", "--refs", "--", access.url)
-        lines = (await run_git(*arguments, access=access, timeout_s=timeout_s)).decode("utf-8", "replace")
+        command = ("ls-remote", "--quiet", "--heads", "--tags", "--refs")
+        lines = (await run_remotely(reference, command, timeout_s=timeout_s)).decode("utf-8", "replace")
     except (GitError, GitCloneTimeoutError):
         lines = ""
     names = [line.split("\t", 1)[1].split("/", 2)[2] for line in lines.splitlines()]

@@ -18,9 +18,9 @@ from amplifier_foundation.exceptions import RefResolutionError
 from amplifier_system.threads import in_thread
 from amplifier_system.urls import shown
 
-from .git_access import git_access
 from .git_listing import TreeListing
 from .git_process import GitCloneTimeoutError, GitError, run_git
+from .git_remote import run_remotely
 from .hashing import check_links, hash_content, remove_bytecode
 from .reference import GitReference
 from .resolved import Limits
@@ -180,11 +180,10 @@ class GitTrees:
             if received := _RECEIVED.search(line):
                 on_bytes(int(float(received[1]) * _UNITS[received[2]]))
 
-        access = git_access(reference)
-        await run_git(
-            *("fetch", "--progress", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", *options),
-            *("--", access.url, *commits),
-            access=access,
+        await run_remotely(
+            reference,
+            ("fetch", "--progress", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", *options),
+            commits,
             git_dir=staging / "repository",
             timeout_s=self._timeout_s(),
             on_progress=on_progress,

@@ -56,9 +56,9 @@ class RealServer:
 
 
 @contextmanager
-def real_server(directory: Path, **settings: Any) -> Iterator[RealServer]:
+def real_server(directory: Path, *, offline: bool = True, **settings: Any) -> Iterator[RealServer]:
     """Serve a home of its own until the block ends."""
-    home = open_home(directory, overrides=settings, offline=True)
+    home = open_home(directory, overrides=settings, offline=offline)
     app = create_app(home=home)
     as_served: Any = {"ws": "none", "timeout_graceful_shutdown": 5, "h11_max_incomplete_event_size": 64 * 1024}
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", **as_served))
