@@ -114,7 +114,7 @@ async def completing(
         ProfileNotFoundError: there is no such profile.
     """
     if session_id is None:
-        async with _own_session(daemon, caller, asked) as own, _submitted(daemon, own, asked) as running:
+        async with _own_session(daemon, caller, asked) as own, _submitted(daemon, caller, own, asked) as running:
             try:
                 yield running
             finally:
@@ -128,15 +128,17 @@ async def completing(
         asked, prompt=results or asked.prompt, history=(), client=replace(asked.client, answers=(), results={})
     )
     await daemon.live.load(session_id)
-    async with _submitted(daemon, session_id, bound) as running:
+    async with _submitted(daemon, caller, session_id, bound) as running:
         yield running
 
 
 @asynccontextmanager
-async def _submitted(daemon: Daemon, session_id: str, asked: AskedCompletion) -> AsyncIterator[RunningCompletion]:
+async def _submitted(
+    daemon: Daemon, caller: Caller, session_id: str, asked: AskedCompletion
+) -> AsyncIterator[RunningCompletion]:
     """Run the turn, and watch it as long as the block runs."""
     root_id = (await daemon.home.sessions.runtime.store.read(session_id)).root_id
-    watching = daemon.events.watch(session_id, root_id, EventFilter(_WATCHED), children=False)
+    watching = daemon.events.watch(session_id, root_id, EventFilter(_WATCHED), children=False, owner=caller.owner)
     try:
         metadata = {"user": asked.user} if asked.user else {}
         request = TurnRequest(asked.prompt, metadata=metadata, images=asked.images, client=asked.client)

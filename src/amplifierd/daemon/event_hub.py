@@ -6,7 +6,7 @@ Everything here happens on the event loop of the daemon and without waiting: no 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -94,7 +94,7 @@ class EventHub:
         if not self._is_closed:
             self.tell("daemon:shutdown", {})
             self._is_closed = True
-            for subscriber in (*self._of_all, *(one for watching in self._of_root.values() for one in watching)):
+            for subscriber in self._subscribed():
                 subscriber.close()
 
     def _hand_out(self, event: PublishedEvent) -> None:
@@ -191,8 +191,7 @@ class EventHub:
     @property
     def waiting(self) -> int:
         """How many events those who watch have not taken yet."""
-        of_roots = (one for watching in self._of_root.values() for one in watching)
-        return sum(one.waiting for one in (*self._of_all, *of_roots))
+        return sum(one.waiting for one in self._subscribed())
 
     def ring(self, root_id: str) -> EventRing | None:
         return self._rings.get(root_id)
@@ -212,8 +211,10 @@ class EventHub:
     def _is_below(self, session_id: str | None, sessions: frozenset[str]) -> bool:
         return any(self.is_within(session_id, watched) for watched in sessions)
 
-    def watch(self, session_id: str, root_id: str, names: EventFilter, *, children: bool = True) -> Subscriber:
-        """Watch a session from now on, by default with everything below it.
+    def watch(
+        self, session_id: str, root_id: str, names: EventFilter, *, children: bool = True, owner: str = ""
+    ) -> Subscriber:
+        """Watch a session from now on, by default with everything below it. The place counts as one of `owner`'s.
 
         Raises:
             TooManySubscribersError: as many watch already as may.
@@ -221,14 +222,14 @@ class EventHub:
         watching = self._of_root.get(root_id, {})
         if sum(watched == session_id for watched in watching.values()) >= self.limits.subscribers_per_session:
             raise TooManySubscribersError(f"session {session_id} is watched by too many clients")
-        self._check_room()
+        self._check_room(owner)
 
         def wants(event: PublishedEvent) -> bool:
             if not names.passes(event.name):
                 return False
             return self.is_within(event.session_id, session_id) if children else event.session_id == session_id
 
-        subscriber = Subscriber(self.limits, wants)
+        subscriber = Subscriber(self.limits, wants, owner)
         self._of_root.setdefault(root_id, {})[subscriber] = session_id
         return subscriber
 
@@ -239,13 +240,14 @@ class EventHub:
         *,
         sessions: frozenset[str] = frozenset(),
         children: bool = True,
+        owner: str = "",
     ) -> Subscriber:
         """Watch every session that may be seen, or some of them with what is below, and the daemon itself.
 
         Raises:
             TooManySubscribersError: as many watch already as may.
         """
-        self._check_room()
+        self._check_room(owner)
 
         def wants(event: PublishedEvent) -> bool:
             if not names.passes(event.name):
@@ -256,7 +258,7 @@ class EventHub:
                 return children and self._is_below(event.session_id, sessions) and may_see(event)
             return (children or event.session_id in (None, event.root_id) or bool(sessions)) and may_see(event)
 
-        subscriber = Subscriber(self.limits, wants)
+        subscriber = Subscriber(self.limits, wants, owner)
         self._of_all[subscriber] = None
         return subscriber
 
@@ -271,6 +273,18 @@ class EventHub:
             if watching.pop(subscriber, None) is not None and not watching:
                 del self._of_root[root_id]
 
-    def _check_room(self) -> None:
-        if self._is_closed or self.subscribers >= self.limits.subscribers:
+    def _check_room(self, owner: str) -> None:
+        """Raise unless there is a place, and more of them than the owner has: whoever comes next finds one too."""
+        free = self.limits.subscribers - self.subscribers
+        if self._is_closed or free < 1:
             raise TooManySubscribersError("too many clients are watching events", hint="try again later")
+        if sum(one.owner == owner for one in self._subscribed()) >= free:
+            raise TooManySubscribersError(
+                "you are watching events with too many clients; the places that are free are for others",
+                hint="close streams that you do not need",
+            )
+
+    def _subscribed(self) -> Iterator[Subscriber]:
+        yield from self._of_all
+        for watching in self._of_root.values():
+            yield from watching

@@ -13,6 +13,10 @@ class EventView:
     def __init__(self, access: SessionAccess, caller: Caller) -> None:
         self._access, self._caller = access, caller
 
+    @property
+    def owner(self) -> str:
+        return self._caller.owner
+
     def shows(self, event: PublishedEvent) -> bool | None:
         """Say whether an event may be seen; None when it has to be looked up whose session it is about."""
         if event.owners is not None:

@@ -98,9 +98,10 @@ class SessionWatch(EventWatch):
         after: str | None = None,
         replay: int = 0,
         facts: Facts = dict,
+        owner: str = "",
     ) -> None:
         """Watch from now on, with what came after the event with the id `after`, or with the last `replay` events."""
-        super().__init__(hub, hub.watch(session_id, root_id, names, children=children))
+        super().__init__(hub, hub.watch(session_id, root_id, names, children=children, owner=owner))
         self._stored, self._session_id, self._root_id = stored, session_id, root_id
         self._after, self._replay, self._facts = after, replay, facts
         self._ends = [event for event in hub.untold_ends(root_id) if self._subscriber.wants(event)]
@@ -222,7 +223,9 @@ class GlobalWatch(EventWatch):
         after: str | None = None,
         replay: int = 0,
     ) -> None:
-        super().__init__(hub, hub.watch_all(names, self._may_see, sessions=sessions, children=children))
+        super().__init__(
+            hub, hub.watch_all(names, self._may_see, sessions=sessions, children=children, owner=view.owner)
+        )
         self._view = view
         self._unsure: set[str] = set()
         ring = hub.everything

@@ -44,7 +44,7 @@ async def session_watch(
     """
     if daemon.cluster is None or is_relayed:
         await forget_old_ring(daemon, record)
-        return watch_here(daemon, record, names, children=children, after=after, replay=replay)
+        return watch_here(daemon, caller, record, names, children=children, after=after, replay=replay)
     stitched = stitched_watch(
         daemon, caller, record, names, children=children, after=after, replay=replay, address=address
     )
@@ -53,7 +53,7 @@ async def session_watch(
 
 
 def watch_here(
-    daemon: Daemon, record: SessionRecord, names: EventFilter, *, children: bool = True, **begin: Any
+    daemon: Daemon, caller: Caller, record: SessionRecord, names: EventFilter, *, children: bool = True, **begin: Any
 ) -> SessionWatch:
     """Return a watch on what happens to a session in this daemon."""
     session_id, root_id = record.session_id, record.root_id
@@ -64,7 +64,8 @@ def watch_here(
         pending = [dict(approval) for approval in state.pending_approvals] if state else []
         return {"activity": state.activity if state else None, "pending_approvals": pending}
 
-    return SessionWatch(daemon.events, stored, session_id, root_id, names, children=children, facts=facts, **begin)
+    begin |= {"children": children, "facts": facts, "owner": caller.owner}
+    return SessionWatch(daemon.events, stored, session_id, root_id, names, **begin)
 
 
 def stitched_watch(
@@ -91,7 +92,7 @@ def stitched_watch(
     async def open_here(position: Cursor | None) -> SessionWatch:
         await forget_old_ring(daemon, record)
         known = None if position is None else str(position)
-        return watch_here(daemon, record, names, children=children, **begin(known))
+        return watch_here(daemon, caller, record, names, children=children, **begin(known))
 
     @asynccontextmanager
     async def open_there(to: Destination, position: Cursor | None) -> AsyncIterator[AsyncIterator[Batch]]:

@@ -16,6 +16,7 @@ class StreamLimits:
     """How much is kept for those who watch. `ring_bytes` and `all_rings_bytes` bound what `ring_events` lets in.
 
     Of the trees that are not watched, at most `rings` are remembered, those that were active last.
+    Of the places for `subscribers`, one owner takes at most as many as it leaves free, so that others find one.
     """
 
     queue_events: int = 10_000
@@ -44,7 +45,8 @@ Item = PublishedEvent | Missing
 class Subscriber:
     """Takes events that it wants. One that reads too slowly gets pieces of blocks joined, then none, then is closed."""
 
-    def __init__(self, limits: StreamLimits, wants: Callable[[PublishedEvent], bool]) -> None:
+    def __init__(self, limits: StreamLimits, wants: Callable[[PublishedEvent], bool], owner: str = "") -> None:
+        self.owner = owner
         self.dropped = 0
         self.is_overflowed = self.is_closed = False
         self._wants, self._max_events, self._max_bytes = wants, limits.queue_events, limits.queue_bytes

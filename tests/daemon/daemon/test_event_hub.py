@@ -6,7 +6,7 @@ import asyncio
 import json
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from amplifierd.daemon.event_watch import EventWatch, GlobalWatch, SessionWatch
 from amplifierd.daemon.published_event import PublishedEvent
 from amplifierd.daemon.session_access import SessionAccess
 from amplifierd.daemon.stored_tree import StoredTree
-from amplifierd.daemon.subscriber import StreamLimits
+from amplifierd.daemon.subscriber import StreamLimits, Subscriber
 from amplifierd.exceptions import TooManySubscribersError
 from amplifierd.paths import Paths
 from amplifierd.session_store.cursor import Cursor
@@ -466,14 +466,49 @@ async def test_as_many_watch_as_may(tmp_path: Path) -> None:
     limits = replace(SMALL, subscribers_per_session=2, subscribers=3)
     async with a_tree(tmp_path, limits) as (hub, _, _worker):
         first, _ = hub.watch(ROOT, ROOT, ALL), hub.watch(ROOT, ROOT, ALL)
-        with pytest.raises(TooManySubscribersError):
+        with pytest.raises(TooManySubscribersError, match=f"session {ROOT} is watched by too many"):
             hub.watch(ROOT, ROOT, ALL)
-        hub.watch_all(ALL, lambda event: True)
-        with pytest.raises(TooManySubscribersError):
-            hub.watch(CHILD, ROOT, ALL)
+        hub.watch_all(ALL, lambda event: True, owner="bob")
+        with pytest.raises(TooManySubscribersError, match="too many clients are watching"):
+            hub.watch(CHILD, ROOT, ALL, owner="carol")
         hub.leave(first)
-        hub.watch(CHILD, ROOT, ALL)
+        hub.watch(CHILD, ROOT, ALL, owner="carol")
         assert hub.subscribers == 3
+
+
+async def test_whoever_takes_all_the_places_they_can_leaves_one_for_the_next(tmp_path: Path) -> None:
+    async with a_tree(tmp_path, replace(SMALL, subscribers=16)) as (hub, _, _worker):
+        held: dict[str, list[Subscriber]] = {}
+        for owner in ("alice", "bob", "carol", "dave"):
+            held[owner] = [hub.watch(CHILD, ROOT, ALL, owner=owner)]
+            with suppress(TooManySubscribersError):
+                while True:
+                    held[owner].append(hub.watch_all(ALL, lambda event: True, owner=owner))
+
+        assert [len(streams) for streams in held.values()] == [8, 4, 2, 1]
+        with pytest.raises(TooManySubscribersError, match="free are for others"):
+            hub.watch(CHILD, ROOT, ALL, owner="dave")
+        for one in held["bob"]:
+            hub.leave(one)
+        hub.watch(CHILD, ROOT, ALL, owner="carol")
+
+
+async def test_what_waits_for_one_that_reads_nothing_is_bounded_and_others_get_everything(tmp_path: Path) -> None:
+    limits = replace(SMALL, queue_events=100)
+    async with a_tree(tmp_path, limits) as (hub, store, worker):
+        asleep = [hub.watch(ROOT, ROOT, ALL), hub.watch_all(ALL, lambda event: True)]
+        readers = [Client(hub, store) for _ in range(4)]
+        most = 0
+        for number in range(300):
+            await worker.emit("content_block:delta", data={"block_index": number, "delta": "x" * 50})
+            await worker.emit(data="x" * 50)
+            most = max(most, *(one.waiting for one in asleep))
+            for reader in readers:
+                await reader.read()
+
+        assert (most, [one.is_overflowed for one in asleep]) == (100, [True, True])
+        assert [one.waiting for one in asleep] == [0, 0]
+        assert [reader.seen for reader in readers] == [worker.stored] * 4
 
 
 async def test_rings_of_many_trees_stay_within_their_room(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ import pytest
 from real_server import RealServer, plan, real_server
 from session_requests import SLOW, WRITE, code, create, execute, submit, watch_until
 
+from amplifierd.daemon.subscriber import StreamLimits
+
 
 def test_a_turn_that_takes_too_long_is_ended(admin: httpx2.Client, work: Path) -> None:
     session_id = create(admin, work, SLOW, "Here.")
@@ -66,6 +68,24 @@ def test_a_session_is_watched_by_so_many(server: RealServer, admin: httpx2.Clien
         assert code(client.get(path)) == (503, "too-many-subscribers")
         assert client.get(f"/sessions/{session_id}").status_code == 200
     assert execute(admin, session_id).status_code == 200
+
+
+def test_one_owner_does_not_take_every_stream(server: RealServer, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    while server.daemon.events.subscribers:  # of tests before
+        time.sleep(0.01)
+    monkeypatch.setattr(server.daemon.events, "limits", StreamLimits(subscribers=8))
+    greedy, other = (server.client("run", owner) for owner in ("greedy", "other"))
+    watched = f"/sessions/{create(greedy, work)}/stream"
+    with ExitStack() as held:
+        for path in (watched, "/events", watched, "/events"):
+            assert held.enter_context(greedy.stream("GET", path)).status_code == 200
+
+        for path in (watched, "/events"):
+            assert held.enter_context(greedy.stream("GET", path)).status_code == 503
+
+        session_id = create(other, work)
+        assert held.enter_context(other.stream("GET", f"/sessions/{session_id}/stream")).status_code == 200
+        assert execute(other, session_id).status_code == 200
 
 
 def test_a_question_that_nobody_answers_in_time_is_over(admin: httpx2.Client, tmp_path: Path) -> None:
