@@ -118,6 +118,7 @@ soak: install ## Kill sessions, commands, a loaded daemon and a cluster, fail ev
 	@$(VENV)/bin/python tests/stand_ins/command_soak.py --kills 100 --way run
 	@$(VENV)/bin/python tests/stand_ins/io_sweep.py
 	@$(VENV)/bin/python tests/stand_ins/daemon_soak.py --streaming 100 --idle 1000 --turns 5 --limits
+	@$(VENV)/bin/python tests/stand_ins/stream_soak.py --idle 1000 --unread 16 --streaming 20 --turns 15
 	@$(VENV)/bin/python tests/stand_ins/cluster_gate.py --rounds 100
 	@$(VENV)/bin/python tests/stand_ins/cluster_soak.py --sessions 200 --minutes 10
 

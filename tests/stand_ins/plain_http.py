@@ -72,10 +72,12 @@ class Connection:
         while size := int(await self._reader.readline(), 16):
             yield (await self._reader.readexactly(size + 2))[:-2]
 
-    async def begin(self, path: str) -> None:
-        """Ask for a stream and read nothing of it."""
+    async def begin(self, path: str) -> int:
+        """Ask for a stream and read nothing of it, not even into a buffer; return the status."""
         self._send("GET", path)
-        await self._begin()
+        status, _ = await self._begin()
+        self._writer.transport.pause_reading()  # type: ignore[attr-defined]
+        return status
 
     def _send(self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None) -> None:
         kind = b"Content-Type: application/json\r\nContent-Length: %d\r\n" % len(body) if body else b""

@@ -86,3 +86,35 @@ def test_a_stream_that_begins_long_ago_comes_a_part_at_a_time(
         assert seen == list(range(1, wanted + 1))
     else:
         assert seen[1:] == list(range(last - 9, last + 1))
+
+
+@pytest.mark.parametrize("asked", ["offset", "after_seq"])
+def test_the_last_events_are_a_page_like_the_first(admin: httpx2.Client, large: tuple[str, int], asked: str) -> None:
+    session_id, last = large
+
+    with memory_below(SIZE // 2):
+        page = admin.get(f"/sessions/{session_id}/events", params={"limit": 100, asked: last - 10}).json()
+
+    assert [one["seq"] for one in page["events"]] == list(range(last - 9, last + 1))
+    assert not page["has_more"]
+
+
+def test_a_stream_that_goes_on_near_the_end_reads_what_is_left(admin: httpx2.Client, large: tuple[str, int]) -> None:
+    session_id, last = large
+
+    path = f"/sessions/{session_id}/stream"
+    with memory_below(SIZE // 4), admin.stream("GET", path, headers={"Last-Event-ID": str(last - 10)}) as response:
+        seen = [event.data["sequence"] for _, event in zip(range(10), read_events(response), strict=False)]
+
+    assert seen == list(range(last - 9, last + 1))
+
+
+def test_a_session_is_listed_and_shown_without_its_events(admin: httpx2.Client, large: tuple[str, int]) -> None:
+    session_id, _ = large
+
+    with memory_below(SIZE // 4):
+        listed = admin.get("/sessions", params={"limit": 5}).json()["sessions"]
+        shown = [admin.get(f"/sessions/{session_id}{of}").status_code for of in ("", "/messages")]
+
+    assert session_id in [one["session_id"] for one in listed]
+    assert shown == [200, 200]
