@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 VERBS = {
     "help", "install", "run", "test", "suite", "check", "format", "lint", "types", "imports",
-    "serve", "pages", "pictures", "bench", "compat", "soak", "fuzz", "clean",
+    "serve", "pages", "pictures", "bench", "compat", "soak", "simulate", "fuzz", "clean",
 }  # fmt: skip
 
 PIN = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([A-Za-z0-9][A-Za-z0-9.!+_]*)")
