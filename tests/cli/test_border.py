@@ -14,7 +14,7 @@ sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "securi
 
 from border_corpus import LINES, LONE, SAMPLES, hidden
 from plans import call, plan_file
-from terminal import CTRL_D, Terminal
+from terminal import CTRL_C, CTRL_D, Terminal
 
 from amplifier_system.visible import visible, visible_line
 from amplifierd.paths import Paths
@@ -139,3 +139,46 @@ def test_logs_are_shown_whatever_wrote_them(amplifier: Any) -> None:
     (logs / "daemon.log").write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8", newline="")
 
     assert missing(shown(amplifier, "daemon", "logs")) == []
+
+
+def test_logs_that_are_followed_are_shown_whatever_writes_them(amplifier: Any) -> None:
+    file = Paths.from_environment(amplifier.home).logs / "daemon.log"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("it begins\n")
+    terminal = Wide(amplifier, "daemon", "logs", "-f")
+    terminal.expect("it begins")
+    with file.open("a", encoding="utf-8", newline="") as log:
+        log.write("".join(f"{line}\n" for line in [*LINES, "it ends"]))
+    terminal.expect("it ends")
+    terminal.press(CTRL_C)
+    terminal.end()
+
+    text = OURS.sub(lambda found: "\n" if found[0] == "\r\n" else "", terminal.raw)
+    assert hidden(text) == set()
+    assert missing(text) == []
+
+
+def test_a_tree_of_agents_at_work_and_their_notifications_obey_nothing(amplifier: Any) -> None:
+    name = f"helper{SAMPLES['title without an end']}{SAMPLES['override of direction']}"
+    amplifier.variables |= {"AMPLIFIER_NOTIFY": "desktop", "AMPLIFIER_BELL_AFTER": "0.0001"}
+    amplifier.variables |= {"DISPLAY": "", "WAYLAND_DISPLAY": "", "TERM_PROGRAM": ""}
+    script = [
+        {"when": {"contains": "Look into", "role": "user"}, **call(f"no{LINE}", file_path=LINE)},
+        {"when": {"tool": f"no{LINE}"}, "text": "Late.", "latency_ms": 60_000},
+        call("task", agent=name, instruction=f"Look into {LINE}"),
+    ]
+    plan = plan_file(amplifier.work, script, agents={name: {"description": LINE, "instruction": "Help."}})
+    terminal = Wide(amplifier, "chat", "--plan", plan)
+    terminal.expect(">")
+    terminal.type("Delegate it")
+    terminal.expect(f"└ {visible_line(name)}: thinking")
+    terminal.press(CTRL_C)
+    terminal.press(CTRL_C)
+    ours = "\x1b]777;notify;amplifier;the turn has ended: cancelled\x1b\\\x07"
+    terminal.expect(ours)
+    terminal.press(CTRL_D)
+    terminal.end()
+
+    raw = terminal.raw.replace(ours, "")
+    assert hidden(EDITOR.sub("", raw)) == set()
+    assert [code for code in OF_SAMPLES if code in raw] == []

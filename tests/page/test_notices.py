@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from playwright.sync_api import Page, expect
+
+from amplifier_system.visible import visible
+
+sys.path.append(str(Path(__file__).parents[1] / "security"))
+
+from border_corpus import LINES, hidden
 
 from .page_daemon import PageDaemon
 from .sample_sessions import asking_session
@@ -49,3 +57,27 @@ def test_who_looks_elsewhere_is_told_that_an_agent_asks_and_is_done(
     titles = [title for title, _ in tab.evaluate("told")]
     assert titles == ["Asks from afar waits for approval", "Asks from afar has answered"]
     expect(tab).to_have_title("Sessions · Amplifier")
+
+
+def test_a_notice_shows_every_character_of_a_name_and_of_what_is_asked(
+    daemon: PageDaemon, new_tab: Callable[[], Page]
+) -> None:
+    tab = new_tab()
+    tab.context.grant_permissions(["notifications"], origin=daemon.url)
+    visit(tab, "/app/")
+    bell = tab.get_by_role("button", name="Notify me")
+    bell.press("Enter")
+    expect(bell).to_have_attribute("aria-pressed", "true")
+    tab.evaluate(LOOK_AWAY)
+    odd = "".join(LINES).replace("/", "")
+    session_id = asking_session(daemon, odd[:60], f"name {odd[:150]}")
+
+    daemon.begin(session_id, "write it")
+    tab.wait_for_function("() => told.length === 1")
+    ((title, body),) = tab.evaluate("told")
+    (asked,) = daemon.api.get(f"/sessions/{session_id}/approvals").json()["pending"]
+    answer = f"/sessions/{session_id}/approvals/{asked['request_id']}"
+    daemon.api.post(answer, json={"decision": "deny"}).raise_for_status()
+
+    assert hidden(f"{title}{body}") == set()
+    assert visible(LINES[0]) in title
