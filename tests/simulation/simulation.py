@@ -15,8 +15,8 @@ from typing import Any
 import psycopg
 from invariants import Invariants, Violation
 from simulated_worker import announcements
+from simulated_world import Daemon, Drawn, Machine, World
 from virtual_loop import OWN, Process, Stuck
-from world import Daemon, Drawn, Machine, World
 
 from amplifier_core.exceptions import AmplifierError
 from amplifier_system.surroundings import enter
