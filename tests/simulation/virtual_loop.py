@@ -18,6 +18,8 @@ from typing import Any
 _STEP_S = 2e-5
 """How long each step takes."""
 
+_ROUNDS = 20
+
 
 class Process:
     """What runs together, and ends together."""
@@ -95,7 +97,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if "handle" in context:
             self.failure = self.failure or context.get("exception")
 
-    def gather_up(self, most_steps: int = 20_000) -> None:
+    def gather_up(self, most_steps: int = 2_000) -> None:
         """Cancel every task, those of ended processes too, and let them end."""
         self._is_ending = True
         self._queued.clear()
@@ -109,7 +111,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
             while (rest := [task for task in asyncio.all_tasks() if task is not own]) and self.steps < last:
                 for task in rest:
                     task.cancel()
-                await asyncio.sleep(0)
+                for _ in range(_ROUNDS):  # what ends takes a few; to look at all tasks after each costs most of a run
+                    await asyncio.sleep(0)
 
         self.run_until_complete(end())
 
