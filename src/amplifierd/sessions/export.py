@@ -23,6 +23,7 @@ from amplifierd.session_store.stored_lines import encoded_pieces
 from amplifierd.signing_keys import SigningKeys
 from amplifierd.stored_json import json_text
 
+from .secret_values import SecretValues
 from .session_archive import SUFFIX, Advance, Step, write_archive
 from .without_secrets import masked, shown_record, with_masked_data, without_secrets
 
@@ -76,6 +77,7 @@ async def export_session(
     session_id: str,
     path: Path,
     keys: SigningKeys,
+    secrets: SecretValues,
     *,
     find_lock: FindLock | None = None,
     mask_messages: bool = False,
@@ -88,7 +90,8 @@ async def export_session(
     A directory as `path` gets a file named after the session. `find_lock` finds the lock of the build that a session
     runs on. Events are masked and plans have no secrets; messages, receipts and the parts of provider requests are as
     they are stored, since a session cannot go on or be replayed without them. With `mask_messages`, for a file that
-    others will see, messages and receipts are masked and requests left out.
+    others will see, messages and receipts are masked, the secrets of this home included, and
+    requests left out.
 
     Raises:
         SessionNotFoundError: there is no such session.
@@ -102,7 +105,7 @@ async def export_session(
         files: dict[str, Path] = {}
         left_out: set[str] = set()
         for number, each in enumerate(ids):
-            exported = _Export(source, each, Path(folder) / str(number), mask_messages=mask_messages)
+            exported = _Export(source, each, Path(folder) / str(number), secrets, mask_messages=mask_messages)
             left_out |= await exported.write(find_lock, advance.count)
             files |= {f"sessions/{number}/{name}": file for name, file in exported.files.items()}
         about |= {"left_out": sorted(left_out)}
@@ -121,8 +124,10 @@ def _prepared(path: Path, session_id: str) -> Path:
 class _Export:
     """One session on its way into a file: its parts, each in a file of its own in a folder, without what is secret."""
 
-    def __init__(self, source: ReadableSessions, session_id: str, folder: Path, *, mask_messages: bool) -> None:
-        self._source, self._session_id, self._folder = source, session_id, folder
+    def __init__(
+        self, source: ReadableSessions, session_id: str, folder: Path, secrets: SecretValues, *, mask_messages: bool
+    ) -> None:
+        self._source, self._session_id, self._folder, self._secrets = source, session_id, folder, secrets
         self._mask_messages = mask_messages
         self.files: dict[str, Path] = {}
 
@@ -142,7 +147,7 @@ class _Export:
         messages = await source.read_messages(session_id)
         parts = {} if self._mask_messages else await source.read_parts(session_id)
         if self._mask_messages:
-            messages, documents = masked(messages), masked(documents)
+            messages, documents = (self._secrets.masked(masked(value)) for value in (messages, documents))
 
         def put_all() -> None:
             self._put(RECORD, [json_text(shown_record(record))])
@@ -167,7 +172,7 @@ class _Export:
         receipts = [event for event in batch if event.get("event") in RECEIPT_EVENTS]
         others = [event for event in batch if event.get("event") not in RECEIPT_EVENTS]
         if self._mask_messages:
-            receipts = with_masked_data(receipts)
+            receipts = self._secrets.masked(with_masked_data(receipts))
         size = self._put(RECEIPTS, [encoded_lines(receipts)])
         return size + self._put(EVENTS, [encoded_lines(with_masked_data(others))])
 

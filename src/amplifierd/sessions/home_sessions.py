@@ -337,6 +337,7 @@ class Sessions(SessionRemoval):
             session_id,
             Path(path),
             self._keys,
+            self.runtime.secrets,
             find_lock=self._find_lock,
             mask_messages=mask_messages,
             progress=progress,

@@ -1,10 +1,12 @@
-"""What is left of a crash: checkpoints, logs, requests and replays of a session whose module fails with secrets."""
+"""What is left of a crash: checkpoints, logs, requests, exports and replays where a module fails with secrets."""
 
 from __future__ import annotations
 
 import sys
+from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
 
@@ -111,7 +113,10 @@ def test_no_secret_is_in_what_a_crash_leaves(tmp_path: Path) -> None:
         )
         answers = {each: admin.get(f"{path}{each}") for each in below}
         answers |= {"logs": admin.get("/logs?lines=1000"), "replay": admin.post(f"{path}/replay", json={})}
-        texts = {name: answer.text for name, answer in answers.items()}
+        answers["export"] = admin.get(f"{path}/export?mask_messages=true")
+        texts = {name: answer.text for name, answer in answers.items() if name != "export"}
+        with ZipFile(BytesIO(answers["export"].content)) as export:
+            texts |= {f"export: {name}": export.read(name).decode(errors="replace") for name in export.namelist()}
         files = [file for file in daemon.home.rglob("*") if file.is_file()]
         texts |= {str(file.relative_to(daemon.home)): file.read_bytes().decode(errors="replace") for file in files}
 

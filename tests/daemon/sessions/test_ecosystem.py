@@ -17,6 +17,7 @@ from amplifierd.session_store.file_store import FileStore
 from amplifierd.session_store.protocol import Holder, SessionQuery
 from amplifierd.sessions.ecosystem import EcosystemSessions
 from amplifierd.sessions.export import export_session
+from amplifierd.sessions.secret_values import SecretValues
 from amplifierd.signing_keys import SigningKeys
 
 MESSAGES: list[dict[str, Any]] = [
@@ -174,7 +175,7 @@ async def test_before_its_first_turn_a_session_is_copied_and_the_original_stays(
 async def test_a_session_is_exported_in_place(projects: Projects, tmp_path: Path) -> None:
     projects.add("s1")
     keys = SigningKeys(Paths.from_environment(tmp_path / "home", environ={}))
-    exported = await export_session(projects.sessions, "s1", tmp_path / "x.amplifier-session", keys)
+    exported = await export_session(projects.sessions, "s1", tmp_path / "x.amplifier-session", keys, SecretValues())
     assert exported.session_ids == ("s1",)
 
 

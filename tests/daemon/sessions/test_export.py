@@ -51,7 +51,7 @@ class OneHome:
         await self.store.release(await self.store.create(new, ME))
 
     async def export(self, session_id: str, path: Path, **options: Any) -> Path:
-        return (await export_session(self.store, session_id, path, self.keys, **options)).path
+        return (await export_session(self.store, session_id, path, self.keys, SecretValues(), **options)).path
 
     async def take(self, path: Path, **options: Any) -> Any:
         announcements = Announcements(self.store, SecretValues())
