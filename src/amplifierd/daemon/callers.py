@@ -38,6 +38,11 @@ class Caller:
     token_hash: str = field(default="", repr=False)
     login_hash: str = field(default="", repr=False)
 
+    @property
+    def streams_of(self) -> str:
+        """The owner whose streams are counted together; empty for an `admin`, who may take every place."""
+        return "" if self.scope == "admin" else self.owner
+
     def may(self, scope: Scope) -> bool:
         return SCOPES.index(self.scope) >= SCOPES.index(scope)
 

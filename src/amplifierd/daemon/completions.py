@@ -138,7 +138,7 @@ async def _submitted(
 ) -> AsyncIterator[RunningCompletion]:
     """Run the turn, and watch it as long as the block runs."""
     root_id = (await daemon.home.sessions.runtime.store.read(session_id)).root_id
-    watching = daemon.events.watch(session_id, root_id, EventFilter(_WATCHED), children=False, owner=caller.owner)
+    watching = daemon.events.watch(session_id, root_id, EventFilter(_WATCHED), children=False, owner=caller.streams_of)
     try:
         metadata = {"user": asked.user} if asked.user else {}
         request = TurnRequest(asked.prompt, metadata=metadata, images=asked.images, client=asked.client)

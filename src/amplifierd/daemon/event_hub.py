@@ -274,11 +274,11 @@ class EventHub:
                 del self._of_root[root_id]
 
     def _check_room(self, owner: str) -> None:
-        """Raise unless there is a place, and more of them than the owner has: whoever comes next finds one too."""
+        """Raise unless there is a place, and for an owner more of them than it has: whoever comes next finds one."""
         free = self.limits.subscribers - self.subscribers
         if self._is_closed or free < 1:
             raise TooManySubscribersError("too many clients are watching events", hint="try again later")
-        if sum(one.owner == owner for one in self._subscribed()) >= free:
+        if owner and sum(one.owner == owner for one in self._subscribed()) >= free:
             raise TooManySubscribersError(
                 "you are watching events with too many clients; the places that are free are for others",
                 hint="close streams that you do not need",

@@ -15,7 +15,7 @@ class EventView:
 
     @property
     def owner(self) -> str:
-        return self._caller.owner
+        return self._caller.streams_of
 
     def shows(self, event: PublishedEvent) -> bool | None:
         """Say whether an event may be seen; None when it has to be looked up whose session it is about."""

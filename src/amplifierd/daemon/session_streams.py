@@ -64,7 +64,7 @@ def watch_here(
         pending = [dict(approval) for approval in state.pending_approvals] if state else []
         return {"activity": state.activity if state else None, "pending_approvals": pending}
 
-    begin |= {"children": children, "facts": facts, "owner": caller.owner}
+    begin |= {"children": children, "facts": facts, "owner": caller.streams_of}
     return SessionWatch(daemon.events, stored, session_id, root_id, names, **begin)
 
 

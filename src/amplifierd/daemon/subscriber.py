@@ -16,7 +16,7 @@ class StreamLimits:
     """How much is kept for those who watch. `ring_bytes` and `all_rings_bytes` bound what `ring_events` lets in.
 
     Of the trees that are not watched, at most `rings` are remembered, those that were active last.
-    Of the places for `subscribers`, one owner takes at most as many as it leaves free, so that others find one.
+    Of the places for `subscribers`, an owner that is named takes at most as many as it leaves free.
     """
 
     queue_events: int = 10_000
