@@ -64,8 +64,10 @@ class Caller:
 
     def reaches(self, directory: Path | str) -> bool:
         """True for a directory that lies in or below one of the roots, symbolic links resolved."""
+        if not self.roots or "\0" in str(directory):
+            return not self.roots
         place = Path(os.path.realpath(Path(directory).expanduser()))
-        return not self.roots or any(place.is_relative_to(os.path.realpath(root)) for root in self.roots)
+        return any(place.is_relative_to(os.path.realpath(root)) for root in self.roots)
 
 
 EVERYONE = Caller("local", "local", "admin", via="open")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+import pathlib
+from typing import Annotated, Any, Self
 
 from fastapi import Depends, Path, Request
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from amplifierd.daemon.callers import Scope
 from amplifierd.daemon.tickets import LIFETIME_S, Purpose
@@ -67,6 +68,14 @@ class NewToken(Body):
     roots: list[Annotated[str, Field(min_length=1, max_length=4096)]] = Field(
         default_factory=list, max_length=100, description="directories that its sessions work in or below; none: any"
     )
+
+    @model_validator(mode="after")
+    def _check_roots(self) -> Self:
+        if self.roots and self.scope == "admin":
+            raise ValueError("an admin cannot be bound to directories")
+        if any("\0" in root or not pathlib.Path(root).expanduser().is_absolute() for root in self.roots):
+            raise ValueError("a root is an absolute path")
+        return self
 
 
 class CreatedToken(TokenInfo):

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Query, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
+from pydantic import Field
 
 from amplifier_core import __version__
 from amplifier_core.packages import TYPE_TO_MOUNT_POINT
@@ -55,7 +56,7 @@ class Health(Answer):
 class Readiness(Answer):
     ready: bool
     phase: Phase
-    degraded_loops: list[str]
+    degraded_loops: list[str] = Field(default=[], description="left out where every loop runs")
 
 
 class Counts(Answer):
@@ -155,8 +156,12 @@ async def health(daemon: TheDaemon) -> Health:
     )
 
 
-@unversioned.get("/ready", responses={503: {"model": Readiness, "description": "Not yet, or no longer"}})
-@router.get("/ready", include_in_schema=False)
+@unversioned.get(
+    "/ready",
+    response_model_exclude_defaults=True,
+    responses={503: {"model": Readiness, "description": "Not yet, or no longer"}},
+)
+@router.get("/ready", response_model_exclude_defaults=True, include_in_schema=False)
 async def ready(daemon: TheDaemon, response: Response) -> Readiness:
     """Say whether sessions can be created: 200 when they can, else 503 with the phase."""
     if daemon.phase != "ready":

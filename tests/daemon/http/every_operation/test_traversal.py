@@ -19,7 +19,7 @@ NAMES = {
 """Parameters that name a thing of the daemon, or a place below one of its directories."""
 
 PLACES = {
-    *("source", "uri", "bundle_uri", "directory", "working_dir", "uds", "tls.certfile", "tls.keyfile"),
+    *("source", "uri", "bundle_uri", "directory", "working_dir", "roots", "uds", "tls.certfile", "tls.keyfile"),
     *("security.module_roots", "security.allowed_sources", "store", "builds.url"),
     *("cluster.address", "cluster.ca_file", "cluster.shared_paths"),
 }
