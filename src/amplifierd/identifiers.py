@@ -17,6 +17,9 @@ _KEPT_SECRET = "AMPLIFIER_SECRET_"
 LOCAL = "local"
 """The id of the user's own profiles; it is never registered."""
 
+OWNERS_OF_THE_HOME = frozenset({None, "default", "local"})
+"""Owners of sessions who are the person of a home: a program here, the first token, a daemon without tokens."""
+
 MOUNT_TYPES = frozenset({"orchestrator", "context", "providers", "tools", "hooks"})
 """Where the modules of a profile are mounted."""
 

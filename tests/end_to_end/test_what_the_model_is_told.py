@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -18,6 +19,7 @@ from anthropic_server import AnthropicServer
 from openai_server import OpenAIServer
 
 import amplifierd
+from amplifierd.agreements import KEY, Agreement, Agreements
 from amplifierd.home import Home
 
 Kind = Literal["profile", "bundle", "plan"]
@@ -90,6 +92,8 @@ def home(tmp_path: Path, vendor: Vendor) -> Home:
     overrides = {"security": {"allow_home_mentions": True}}
     home = amplifierd.open_home(tmp_path / "home", offline=True, overrides=overrides)
     home.keys.set(vendor.module, vendor.key)
+    address = urlsplit(vendor.config["base_url"])
+    Agreements(home.paths).add(Agreement(vendor.module, KEY, (f"{address.scheme}://{address.netloc}",)))
     return home
 
 

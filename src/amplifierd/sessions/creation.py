@@ -12,6 +12,7 @@ from amplifier_system.threads import in_thread
 from amplifierd.builds.home_profiles import Profiles
 from amplifierd.documents.literal_secrets import KeepSecret, conceal
 from amplifierd.exceptions import MountPlanError, SessionStateError
+from amplifierd.identifiers import OWNERS_OF_THE_HOME
 from amplifierd.issues import Issue
 from amplifierd.limits import Limits
 from amplifierd.plans.conversion import Form
@@ -167,7 +168,9 @@ class Creation:
             equipment = await self._outfitter.of_bundle(request.bundle, request.working_dir)
             plan = deepcopy(await self._concealed(equipment.prepared.mount_plan)) if equipment.prepared else {}
         else:
-            equipment = await self._outfitter.of_plan(request.working_dir, is_requested=request.owner is not None)
+            equipment = await self._outfitter.of_plan(
+                request.working_dir, is_requested=request.owner not in OWNERS_OF_THE_HOME
+            )
             plan = deepcopy(dict(request.plan or {}))
         if request.overrides:
             plan = lay_over_plan(plan, request.overrides, allow_modules=self._allow_modules)

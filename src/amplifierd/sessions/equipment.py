@@ -18,7 +18,7 @@ from amplifierd.builds.module_resolver import DaemonModuleSourceResolver
 from amplifierd.builds.resources import without_source
 from amplifierd.collections.catalogue import Catalogue
 from amplifierd.exceptions import SessionStateError
-from amplifierd.identifiers import ProfileId
+from amplifierd.identifiers import OWNERS_OF_THE_HOME, ProfileId
 from amplifierd.paths import Paths
 from amplifierd.plans.foreign_values import FindPlace
 from amplifierd.plans.value_origins import OfBuild, OfBundle, own_place, requested_place
@@ -118,7 +118,7 @@ class Outfitter:
         if record.bundle is not None:
             self._check_bundle(record, record.bundle)
             return await self.of_bundle(record.bundle, Path(record.working_dir))
-        return await self.of_plan(Path(record.working_dir), is_requested=record.owner is not None)
+        return await self.of_plan(Path(record.working_dir), is_requested=record.owner not in OWNERS_OF_THE_HOME)
 
     def _check_bundle(self, record: SessionRecord, reference: str) -> None:
         """Raise if only a file of a stranger names the bundle of a session: its code would run here."""
@@ -196,9 +196,8 @@ class Outfitter:
         for entry in named:
             told = "bundle %s: %s is the installed module, not %s, as sources.replace says"
             logger.warning(told, bundle.name, entry.module_id, shown(str(entry.source)))
-        sections = bundle.view().map(without_source(self._replaced))
-        bundle.session, bundle.providers = dict(sections["session"]), list(sections["providers"])
-        bundle.tools, bundle.hooks = list(sections["tools"]), list(sections["hooks"])
+        for section, value in bundle.view().map(without_source(self._replaced)).items():
+            setattr(bundle, section, value)
 
     async def of_plan(self, working_dir: Path, *, is_requested: bool) -> Equipment:
         """Return the equipment of a plan that stands for itself; one that a client of the daemon sent is a request."""
