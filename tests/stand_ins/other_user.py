@@ -21,8 +21,9 @@ def place_for_everybody() -> Iterator[Path]:
     try:
         yield directory
     finally:
-        directory.chmod(0o755)
-        shutil.rmtree(directory)
+        if directory.exists():  # a test may have removed it
+            directory.chmod(0o755)
+            shutil.rmtree(directory)
 
 
 @contextmanager
