@@ -23,6 +23,10 @@ from amplifierd.session_store.postgres import members
 _MOST_SEEDS = 120
 
 
+# A process that is killed leaves coroutines in the middle of what they did, and nobody ends them.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
 @pytest.fixture(autouse=True)
 def tidied() -> Iterator[None]:
     yield

@@ -22,6 +22,10 @@ REGRESSIONS = {
 """Seeds that failed once, and why."""
 
 
+# A process that is killed leaves coroutines in the middle of what they did, and nobody ends them.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
 @pytest.fixture(autouse=True)
 def tidied() -> Iterator[None]:
     yield
