@@ -22,7 +22,7 @@ def unfit_working_dir(directory: Path | str, paths: Paths) -> str:
     There, whatever is writable for a session includes what other programs, the user's shell or later sessions run.
     """
     if "\0" in str(directory):
-        return ""  # which is no directory at all, as whoever opens it says
+        return "it is not the name of a directory"
     place = Path(os.path.realpath(Path(directory).expanduser()))
     if place == Path("/"):
         return "it is the root of all files"

@@ -1,6 +1,7 @@
 """Commands that reach only the hosts that a person agreed to, through a proxy."""
 
 import asyncio
+import shlex
 import shutil
 import socket
 import subprocess
@@ -202,7 +203,7 @@ async def test_a_command_has_a_loopback_of_its_own(start_session: StartSession) 
     session = await start_session(says=False)
 
     result = await session.run(
-        f"{sys.executable} -m http.server 8123 --bind 127.0.0.1 >/dev/null 2>&1 & "
+        f"{shlex.quote(sys.executable)} -m http.server 8123 --bind 127.0.0.1 >/dev/null 2>&1 & "
         "curl -sS --retry 30 --retry-connrefused --retry-delay 0 --retry-max-time 10 -o /dev/null"
         " -w '%{http_code}' http://127.0.0.1:8123/"
     )
@@ -225,7 +226,8 @@ async def test_git_and_pip_work_through_the_proxy(server: Server, start_session:
 
     cloned = await session.run(f"a=http; git clone $a://{OUTSIDE}:{server.port}/repo copy && ls copy/.git/HEAD")
     listed = await session.run(
-        f"{sys.executable} -m pip --disable-pip-version-check --isolated download --no-cache-dir --retries 0 "
+        f"{shlex.quote(sys.executable)} -m pip --disable-pip-version-check --isolated download "
+        "--no-cache-dir --retries 0 "
         f"--trusted-host {OUTSIDE} --index-url {server.url}/simple --dest . --no-deps --only-binary :all: nothing"
     )
 
