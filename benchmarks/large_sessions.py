@@ -35,8 +35,9 @@ Run = Callable[[], object]
 
 def event(seq: int, *, is_small: bool) -> dict[str, object]:
     text = f"{seq} some words of an answer. " * (1 if is_small else SIZES[seq % len(SIZES)] * 1024 // 32)
-    fields = {"seq": seq, "ts": now(), "lvl": "INFO", "event": NAMES[seq % len(NAMES)], "session_id": SESSION}
-    return {**fields, "parent_id": None, "correlation_id": f"prompt_{SESSION}_{seq // 50}", "data": {"text": text}}
+    fields = {"seq": seq, "epoch": 1, "ts": now(), "lvl": "INFO", "event": NAMES[seq % len(NAMES)]}
+    fields |= {"session_id": SESSION, "parent_id": None}
+    return {**fields, "correlation_id": f"prompt_{SESSION}_{seq // 50}", "data": {"text": text}}
 
 
 async def prepare(home: Path, megabytes: int, events: int, store: str) -> int:

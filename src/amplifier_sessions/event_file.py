@@ -31,7 +31,7 @@ EVENT_INDEX = ".events.index"
 BLOCK_BYTES = 1 << 19
 _CHUNK = 1 << 18
 _MARKED = 4096  # bytes at the end of a block by which it is recognised
-_HEAD = re.compile(rb'\{"seq":(\d{1,18}),"ts":"[^"\\]*","lvl":"([^"\\]*)","event":"([^"\\]*)"')
+_HEAD = re.compile(rb'\{"seq":(\d{1,18}),(?:"epoch":\d+,)?"ts":"[^"\\]*","lvl":"([^"\\]*)","event":"([^"\\]*)"')
 
 Parse = Callable[[bytes], "Event | None"]
 Kind = tuple[str | None, str]

@@ -43,6 +43,18 @@ def read_bytes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return taken
 
 
+@pytest.mark.parametrize("head", [{"seq": 7}, {"seq": 7, "epoch": 2}])
+def test_an_event_is_counted_by_its_head_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, head: dict[str, Any]
+) -> None:
+    parsed: list[bytes] = []
+    monkeypatch.setattr(event_file, "parse_event", parsed.append)
+    write(tmp_path, [{**head, **an_event(7)}] * (BLOCK_BYTES // 1000))
+
+    assert EventFile(tmp_path).bring_up_to_date() >= BLOCK_BYTES
+    assert parsed == []
+
+
 def test_a_page_of_a_large_file_reads_little_of_it(tmp_path: Path, read_bytes: list[int]) -> None:
     events = write(tmp_path, [an_event(seq) for seq in range(1, 6000)])
     file = EventFile(tmp_path)
