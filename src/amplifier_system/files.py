@@ -15,6 +15,7 @@ DEFAULT = 0o666  # less what the umask takes away
 
 _LOOKS = 10  # at a file that seems torn, before it counts as such
 _LOOK_INTERVAL_S = 0.002
+_LINES = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{32}\.tmp", re.DOTALL)
 _LONGEST_PART = 50  # of a file's own name in that of its temporary neighbour, in characters of up to four bytes
@@ -28,10 +29,13 @@ class LineFile:
     """
 
     def __init__(self, path: Path, *, fsync: bool = False) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
         self._fsync = fsync
-        self._descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+        try:
+            self._descriptor = os.open(path, _LINES, PRIVATE)
+        except FileNotFoundError:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._descriptor = os.open(path, _LINES, PRIVATE)
         self._must_end_torn_line = self._is_torn()
 
     def append(self, text: str) -> int:

@@ -70,13 +70,25 @@ class Checkpoints:
         """Return one checkpoint."""
         return self._records.get(id)
 
-    async def take(self, turn: int, *, label: str = "", touched: Iterable[Path] = ()) -> Checkpoint:
+    async def take(
+        self, turn: int, *, label: str = "", touched: Iterable[Path] = (), lasting: bool = True
+    ) -> Checkpoint:
         """Keep what the working directory is now.
 
-        Beyond the bounds only files are kept that are `touched`, or were remembered: `reason` says so.
+        Beyond the bounds only files are kept that are `touched`, or were remembered: `reason` says so. One that is not
+        lasting may be missing after a power failure, until `make_lasting` or a later one is through.
         """
         paths = tuple(touched)
-        return await self._run(lambda stop: self._take(turn, label, paths, stop))
+        return await self._run(lambda stop: self._take(turn, label, paths, stop, lasting))
+
+    @property
+    def are_lasting(self) -> bool:
+        """Whether the disk has every checkpoint that was taken here."""
+        return self._records.are_lasting
+
+    async def make_lasting(self) -> None:
+        """Wait until the disk has every checkpoint that was taken here."""
+        await self._run(lambda _: self._records.make_lasting())
 
     async def remember(self, path: Path) -> bool:
         """Keep a file that is about to be changed, or will be made, if the latest checkpoint does not know it.
@@ -115,11 +127,11 @@ class Checkpoints:
                     raise CheckpointError(f"checkpoint of {self.working_dir}: {error}") from error
                 raise
 
-    def _take(self, turn: int, label: str, touched: Iterable[Path], stop: Stop) -> Checkpoint:
+    def _take(self, turn: int, label: str, touched: Iterable[Path], stop: Stop, lasting: bool) -> Checkpoint:
         started_s = time.monotonic()
         watch = {path for each in touched for path in self._relative(each)}
         observation = self._observe(watch, stop)
-        return self._record(observation, turn, label, started_s)
+        return self._record(observation, turn, label, started_s, lasting=lasting)
 
     def _observe(self, watch: Iterable[str], stop: Stop) -> Observation:
         """Read the working directory; what it holds is in the store then, and named by `_latest`."""
@@ -143,7 +155,9 @@ class Checkpoints:
             self._clean_after_interruption()
         return self._observer
 
-    def _record(self, observation: Observation, turn: int, label: str, started_s: float) -> Checkpoint:
+    def _record(
+        self, observation: Observation, turn: int, label: str, started_s: float, *, lasting: bool = True
+    ) -> Checkpoint:
         manifest, kept = observation.manifest, self._latest
         assert kept is not None
         return self._records.add(
@@ -159,7 +173,8 @@ class Checkpoints:
                 files=manifest.file_count,
                 bytes=manifest.total_bytes,
                 took_seconds=round(time.monotonic() - started_s, 6),
-            )
+            ),
+            lasting=lasting,
         )
 
     def _remember(self, path: Path, stop: Stop) -> bool:

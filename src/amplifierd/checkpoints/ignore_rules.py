@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +114,7 @@ def read_outer_rules(root: Path) -> IgnoreChain:
 
     A directory that the repository ignores has been chosen in spite of that, and none of it counts there.
     """
-    repository = next((each for each in (root, *root.parents) if (each / REPOSITORY).exists()), None)
+    repository = next((each for each, mark in _marks(root) if os.path.exists(mark)), None)  # noqa: PTH110 - every turn
     if repository is None:
         return IgnoreChain()
     exclude = _read(repository / REPOSITORY / "info" / "exclude")
@@ -127,6 +128,12 @@ def read_outer_rules(root: Path) -> IgnoreChain:
             return IgnoreChain()
     files = [(repository, exclude), *texts.items()]
     return IgnoreChain(tuple(IgnoreFile("", _way(each, root), text) for each, text in files if text))
+
+
+@lru_cache
+def _marks(root: Path) -> tuple[tuple[Path, str], ...]:
+    """Return a directory and those above it, each with what makes it a repository."""
+    return tuple((each, str(each / REPOSITORY)) for each in (root, *root.parents))
 
 
 def _way(start: Path, end: Path) -> str:

@@ -38,15 +38,21 @@ class ObjectStore:
     @contextmanager
     def writing(self) -> Iterator[PackWriter]:
         """Yield a writer; what it was given is stored, and lasts, once the block has ended without an error."""
-        path = self._packs / f".pack.{uuid.uuid4().hex}.tmp"
-        writer = PackWriter(lambda: self._new_file(path), self._known().keys())
+        begun: list[Path] = []  # by the first thing that is new
+
+        def create() -> IO[bytes]:
+            begun.append(self._packs / f".pack.{uuid.uuid4().hex}.tmp")
+            return self._new_file(begun[0])
+
+        writer = PackWriter(create, self._known().keys())
         try:
             yield writer
             if writer.offsets:
-                self._publish(path, writer.finish(), writer)
+                self._publish(begun[0], writer.finish(), writer)
         finally:
             writer.close()
-            path.unlink(missing_ok=True)
+            for path in begun:
+                path.unlink(missing_ok=True)
 
     def read(self, oid: str) -> bytes:
         """Return the contents of an object.

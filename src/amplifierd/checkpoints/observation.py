@@ -52,7 +52,7 @@ class Observer:
     def __init__(self, root: Path, bounds: Bounds, cache: StatCache, excluded: Iterable[Path] = ()) -> None:
         self._root = root
         self._bounds = bounds
-        self._excluded = tuple(excluded)
+        self._excluded = frozenset(map(str, excluded))
         self.cache = cache
 
     def observe(self, writer: PackWriter, previous: Manifest | None, watch: Iterable[str], stop: Stop) -> Observation:
@@ -131,11 +131,12 @@ def _printable(path: str) -> str:
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
-def _identities(folders: Iterable[Path]) -> Iterable[tuple[int, int]]:
+def _identities(folders: Iterable[str]) -> Iterable[tuple[int, int]]:
     for folder in folders:
-        if folder.is_dir():
-            status = folder.stat()
-            yield status.st_dev, status.st_ino
+        with suppress(OSError):
+            status = os.stat(folder)  # noqa: PTH116 - in every turn
+            if stat.S_ISDIR(status.st_mode):
+                yield status.st_dev, status.st_ino
 
 
 class _Reading:

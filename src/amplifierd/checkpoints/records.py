@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,9 @@ logger = logging.getLogger(__name__)
 
 FORMAT = StoredFormat(version=1)
 
+_encoded = json.JSONEncoder(separators=(",", ":")).encode
+
+_NO_FILE = (0, 0, 0)
 _FILES = 1_000_000
 """Ids of lines are above it, those of files below: a version that writes files never gives an id again."""
 
@@ -47,13 +50,14 @@ class Records:
 
     Each is a line of `<directory>.jsonl`; of several lines with one id the last one counts. Earlier versions stored
     each in a file of its own, `<directory>/<id>.json`: these are read, and come first. What was read is remembered
-    while the file stays as it is.
+    while the file stays as it is. `are_lasting` says whether all that was stored here is on the disk.
     """
 
     def __init__(self, directory: Path) -> None:
         self._older, self._path = directory, directory.with_name(f"{directory.name}.jsonl")
         self._known: dict[str, Checkpoint] = {}
         self._seen: tuple[int, int, int] | None = None
+        self.are_lasting = True
 
     def list(self) -> tuple[Checkpoint, ...]:
         return tuple(self._look().values())
@@ -74,34 +78,46 @@ class Records:
             raise CheckpointError(f"there is no checkpoint {id!r} in {self._path}")
         return found
 
-    def add(self, checkpoint: Checkpoint) -> Checkpoint:
-        """Store a checkpoint under the next id, and return it with that."""
+    def add(self, checkpoint: Checkpoint, *, lasting: bool = True) -> Checkpoint:
+        """Store a checkpoint under the next id, and return it with that; one that is not lasting waits for no disk."""
         last = self.last()
         numbered = replace(checkpoint, id=str(max(int(last.id), _FILES) + 1 if last else _FILES + 1))
-        self.replace(numbered)
+        self.replace(numbered, lasting=lasting)
         return numbered
 
-    def replace(self, checkpoint: Checkpoint) -> None:
-        known, is_new = self._look(), not self._path.exists()
-        lines = LineFile(self._path, fsync=True)
+    def replace(self, checkpoint: Checkpoint, *, lasting: bool = True) -> None:
+        known = self._look()
+        is_new = self._seen == _NO_FILE
+        lines = LineFile(self._path, fsync=lasting)
         try:
-            lines.append(json.dumps(FORMAT.stamped(asdict(checkpoint)), separators=(",", ":")) + "\n")
+            lines.append(_encoded(FORMAT.stamped(vars(checkpoint))) + "\n")
             self._seen = _status(os.fstat(lines.fileno()))
         finally:
             lines.close()
         if is_new:
             sync_directory(self._path.parent)
+        self.are_lasting = lasting
         known[checkpoint.id] = checkpoint
+
+    def make_lasting(self) -> None:
+        """Wait until the disk has all that was stored."""
+        if not self.are_lasting:
+            descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            self.are_lasting = True
 
     def _look(self) -> dict[str, Checkpoint]:
         """Return all checkpoints by their ids."""
         try:
-            status = _status(self._path.stat())
+            status = _status(os.stat(self._path))  # noqa: PTH116 - twice a turn
         except FileNotFoundError:
-            status = (0, 0, 0)
+            status = _NO_FILE
         if status != self._seen:
             stored = [(path, path.read_bytes()) for path in sorted(self._older.glob("[0-9]*.json"))]
-            if status[0]:
+            if status != _NO_FILE:
                 whole = self._path.read_bytes().split(b"\n")[:-1]  # the last one counts once its end is written
                 stored += [(self._path, line) for line in whole]
             self._known = {found.id: found for place in stored if (found := _read(*place)) is not None}

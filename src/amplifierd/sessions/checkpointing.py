@@ -14,6 +14,8 @@ from .calls import CallLayer, ToolCall, ToolStep
 
 Undone = Literal["files", "conversation", "both"]
 Write = Callable[..., Awaitable[Any]]
+News = tuple[str, dict[str, Any]]
+"""The name and the data of an event."""
 
 BEFORE, AFTER = "before", "after"
 DIRECTORY = "checkpoints"
@@ -29,42 +31,47 @@ class TurnCheckpoints(CallLayer):
         self._told: set[str] = set()
 
     async def take(self, turn: int, label: str) -> Checkpoint | CheckpointError:
-        """Take a checkpoint, or return why there is none; `publish` says so."""
+        """Take a checkpoint, or return why there is none; `news` says so.
+
+        The disk has the one before a turn when its first tool begins, or the turn ends.
+        """
         try:
-            return await self._checkpoints.take(turn, label=label)
+            return await self._checkpoints.take(turn, label=label, lasting=label != BEFORE)
         except CheckpointError as error:
             return error
 
-    async def publish(self, taken: Checkpoint | CheckpointError) -> None:
+    def news(self, taken: Checkpoint | CheckpointError) -> list[News]:
+        """Return the events that say what was taken, and what is missing from it."""
         if isinstance(taken, CheckpointError):
-            await self._tell(taken.message)
-            return
+            return self._missing(taken.message)
         said = {"turn": taken.turn, "label": taken.label, "id": taken.id, "complete": taken.complete}
-        await self._write("checkpoint:taken", said)
-        if not taken.complete:
-            await self._tell(taken.reason)
+        return [("checkpoint:taken", said), *([] if taken.complete else self._missing(taken.reason))]
 
     async def tool_call(self, call: ToolCall, proceed: ToolStep) -> Any:
         """Keep a file that a tool is about to write, where the checkpoint does not have it."""
+        if not self._checkpoints.are_lasting:
+            await self._try(self._checkpoints.make_lasting())
         if "write" in effects_of(call.tool, call.name):
             for argument in _PATH_ARGUMENTS:
                 if isinstance(path := call.input.get(argument), str) and path:
-                    await self._remember(self._absolute(path))
+                    await self._try(self._checkpoints.remember(self._absolute(path)))
         return await proceed(call)
 
     def _absolute(self, path: str) -> Path:
         return self._checkpoints.working_dir / Path(path).expanduser()
 
-    async def _remember(self, path: Path) -> None:
+    async def _try(self, work: Awaitable[object]) -> None:
         try:
-            await self._checkpoints.remember(path)
+            await work
         except CheckpointError as error:
-            await self._tell(error.message)
+            for name, data in self._missing(error.message):
+                await self._write(name, data)
 
-    async def _tell(self, reason: str) -> None:
-        if reason not in self._told:
-            self._told.add(reason)
-            await self._write("checkpoint:incomplete", {"reason": reason})
+    def _missing(self, reason: str) -> list[News]:
+        if reason in self._told:
+            return []
+        self._told.add(reason)
+        return [("checkpoint:incomplete", {"reason": reason})]
 
 
 async def changes_of(checkpoints: Checkpoints, turn: int) -> Changes:

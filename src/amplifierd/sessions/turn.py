@@ -26,7 +26,7 @@ from amplifierd.problems import INTERNAL, find_problem, problem_document
 from amplifierd.session_store.record import now
 
 from .budget_layer import FINISH_REASON
-from .checkpointing import AFTER, BEFORE
+from .checkpointing import AFTER, BEFORE, News
 from .receipts import NOT_RUN, UNKNOWN
 from .turn_result import TurnResult, TurnStatus
 
@@ -108,7 +108,7 @@ class Turn:
         try:
             before = await self._save(prompt, metadata)
             await self._prepare(prompt, images)
-            await self._publish(before)
+            await runner.journal.write_all_soon(self._news(before))
         except asyncio.CancelledError as error:
             return self._cancelled(error)
         except SessionError:
@@ -216,7 +216,7 @@ class Turn:
         await runner.partial.settle()
         if status != "completed" and runner.journal.lost is None:
             await self._answer_open_calls()
-        await self._publish(await self._take_checkpoint(AFTER))
+        after = await self._take_checkpoint(AFTER)
         result = TurnResult(
             response=response,
             status=status,
@@ -228,7 +228,7 @@ class Turn:
             tool_calls=runner.summary.tool_calls,
             error=None if error is None or isinstance(error, asyncio.CancelledError) else self._problem(error),
         )
-        await self._conclude(result)
+        await self._conclude(result, self._news(after))
         return result
 
     def _problem(self, error: BaseException) -> dict[str, Any]:
@@ -250,30 +250,23 @@ class Turn:
             return None
         return await checkpoints.take(self.number, label)
 
-    async def _publish(self, taken: Taken) -> None:
-        if taken is None or self._runner.checkpoints is None:
-            return
-        try:
-            await self._runner.checkpoints.publish(taken)
-        except HoldLostError:
-            raise
-        except SessionError as error:
-            logger.warning(
-                "a checkpoint of turn %d of session %s is not told: %s", self.number, self._session_id, error
-            )
+    def _news(self, taken: Taken) -> list[News]:
+        checkpoints = self._runner.checkpoints
+        return [] if taken is None or checkpoints is None else checkpoints.news(taken)
 
-    async def _conclude(self, result: TurnResult) -> None:
-        """Write down how the turn ended. Where that fails, the result still reaches the caller."""
+    async def _conclude(self, result: TurnResult, said: list[News]) -> None:
+        """Write down how the turn ended, after what is `said` already. Where that fails, the result still reaches
+        the caller."""
         runner = self._runner
         runner.kernel.end_turn()
         done: dict[str, Any] = {"status": result.status, "usage": result.usage, "finish_reason": result.finish_reason}
         done |= {"turn": result.turn, "response": result.response or None}
         if result.error is not None:
             done["error"] = result.error
-        said: list[tuple[str, dict[str, Any]]] = [("execution:done", done)]
         if result.status == "completed":
             message = {"message_id": runner.transcript.last_id, "role": "assistant", "turn": result.turn}
-            said.insert(0, ("assistant_message:complete", {**message, "content": result.response}))
+            said.append(("assistant_message:complete", {**message, "content": result.response}))
+        said.append(("execution:done", done))
         await runner.tree.events.settle()
         if runner.parent is None and not runner.is_root:  # nothing above it counts
             try:

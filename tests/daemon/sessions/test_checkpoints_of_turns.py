@@ -1,5 +1,6 @@
 """What turns did to files: shown, and undone without touching what somebody else did."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,26 @@ async def test_foreign_changes_are_never_overwritten_without_force(home: Home, w
     assert forced is not None
     assert forced.done
     assert "buy milk" in (work / "notes.md").read_text()
+
+
+@pytest.mark.parametrize("script", [["Hello."], [call("bash", command="echo x > made"), "Done."]])
+async def test_the_disk_has_a_checkpoint_before_the_first_tool_runs_and_when_the_turn_ends(
+    home: Home, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: list[str]
+) -> None:
+    records = home.paths.sessions / "s" / "checkpoints" / "records.jsonl"
+    synchronise, found = os.fsync, list[tuple[int, bool]]()
+
+    def note(descriptor: int) -> None:
+        synchronise(descriptor)
+        if records.exists() and os.path.samestat(os.fstat(descriptor), records.stat()):
+            found.append((len(records.read_bytes().splitlines()), (work / "made").exists()))
+
+    monkeypatch.setattr(os, "fsync", note)
+    source = Agent(script, tools=[{"module": "tool-bash"}]).source(home, "plan", tmp_path)
+    async with home.sessions.open(**source, session_id="s", working_dir=work) as session:
+        await session.execute("Go")
+
+    assert found == ([(2, False)] if len(script) == 1 else [(1, False), (2, True)])
 
 
 async def test_a_turn_without_a_checkpoint_is_named(home: Home, work: Path, tmp_path: Path) -> None:
