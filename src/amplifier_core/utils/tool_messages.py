@@ -7,7 +7,7 @@ Messages, calls and blocks may be dicts or objects.
 """
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -62,12 +62,15 @@ def block_type(block: object) -> str:
 
 def read_call(call: object) -> Call:
     """Return a tool call, in whatever spelling it is given."""
-    function = field_of(call, "function")
-    names = (field_of(call, "name"), field_of(call, "tool"), field_of(function, "name"))
-    name = next((name for name in names if name and isinstance(name, str)), "")
-    spellings = ((call, "arguments"), (call, "input"), (function, "arguments"))
-    given = next((value for source, key in spellings if (value := field_of(source, key)) is not None), None)
-    arguments, problem = _read_arguments(given)
+    name, given = field_of(call, "name"), field_of(call, "arguments")
+    if given is None:
+        given = field_of(call, "input")
+    if given is None or not name or not isinstance(name, str):  # another spelling than ours
+        function = field_of(call, "function")
+        names = (name, field_of(call, "tool"), field_of(function, "name"))
+        name = next((name for name in names if name and isinstance(name, str)), "")
+        given = field_of(function, "arguments") if given is None else given
+    arguments, problem = (given, "") if type(given) is dict else _read_arguments(given)
     return Call(_first_id(call, "id", "tool_call_id"), name, arguments, problem)
 
 
@@ -86,7 +89,7 @@ def listed_calls(message: object) -> list[Call]:
     if field_of(message, "role") != "assistant":
         return []
     listed = field_of(message, "tool_calls")
-    return _with_id(map(read_call, listed)) if listed and isinstance(listed, list | tuple) else []
+    return [call for call in map(read_call, listed) if call.id] if listed and isinstance(listed, list | tuple) else []
 
 
 def calls_in(message: object) -> list[Call]:
@@ -94,11 +97,14 @@ def calls_in(message: object) -> list[Call]:
     calls = listed_calls(message)
     content = field_of(message, "content")
     if isinstance(content, list | tuple) and field_of(message, "role") == "assistant":
-        answered = {result.call_id for block in content if (result := read_result(block))}
-        known = {call.id for call in calls}
-        blocks = _with_id(read_call(block) for block in content if block_type(block) in CALL_BLOCKS)
-        calls += [call for call in blocks if call.id not in known]
-        calls = [call for call in calls if call.id not in answered]
+        kinds = [block_type(block) for block in content]
+        if not CALL_BLOCKS.isdisjoint(kinds):
+            known = {call.id for call in calls}
+            blocks = [block for block, kind in zip(content, kinds, strict=True) if kind in CALL_BLOCKS]
+            calls += [call for call in map(read_call, blocks) if call.id and call.id not in known]
+        if RESULT_BLOCK in kinds:
+            answered = {result.call_id for block in content if (result := read_result(block))}
+            calls = [call for call in calls if call.id not in answered]
     return calls
 
 
@@ -144,9 +150,8 @@ def _read_arguments(given: Any) -> tuple[dict[str, Any], str]:
     return given, ""
 
 
-def _with_id(calls: Iterable[Call]) -> list[Call]:
-    return [call for call in calls if call.id]
-
-
 def _first_id(source: object, *names: str) -> str:
-    return str(next((value for name in names if (value := field_of(source, name))), ""))
+    for name in names:
+        if value := field_of(source, name):
+            return value if type(value) is str else str(value)
+    return ""

@@ -164,8 +164,8 @@ def checked_session_id(text: str) -> str:
 
 def now() -> str:
     """Return this moment as it is stored."""
-    second, microseconds = divmod(time_ns() // 1000, 1_000_000)
-    return f"{_second(second)}.{microseconds:06d}Z"
+    microseconds = time_ns() // 1000
+    return f"{_second(microseconds // 1_000_000)}.{microseconds % 1_000_000:06d}Z"
 
 
 def stored_time(moment: datetime) -> str:
