@@ -13,6 +13,7 @@ FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 """No space, or no inode; and no quota."""
 
 MAKE_ROOM = "make room on its disk, then try again"
+USE_LOCKS = "put the home on a file system with locks (flock): a local disk, or NFS with its lock service"
 
 _FREE_SPACE = "free some space, or use a home elsewhere: --home DIR"
 _LONGEST_CHAIN = 8

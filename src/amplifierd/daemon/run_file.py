@@ -14,6 +14,7 @@ from typing import Any
 from amplifier_foundation.sources.store import make_directory
 from amplifier_system.files import PRIVATE
 from amplifierd.exceptions import FormatUnsupportedError, HomeInUseError
+from amplifierd.os_errors import USE_LOCKS
 from amplifierd.paths import Paths
 from amplifierd.session_store.hold import Holder
 from amplifierd.session_store.process_locks import DAEMON_LOCK, begin_incarnation
@@ -141,7 +142,7 @@ def _lock(descriptor: int, paths: Paths) -> None:
         except OSError as error:
             raise HomeInUseError(
                 f"{paths.run} cannot be locked, so two daemons could serve this home: {error}",
-                hint="put the home on a file system with locks (flock): a local disk, or NFS with its lock service",
+                hint=USE_LOCKS,
             ) from error
         else:
             return

@@ -23,6 +23,8 @@ from pathlib import Path
 
 from amplifier_foundation.sources.store import make_directory
 from amplifier_system.files import PRIVATE
+from amplifierd.exceptions import SessionError, StoreFullError
+from amplifierd.os_errors import FULL, MAKE_ROOM, USE_LOCKS
 
 from .gate import lock_owner
 from .hold import Hold, Holder
@@ -50,13 +52,20 @@ class ProcessLocks:
         self.incarnation: str | None = None
 
     def marked(self, holder: Holder) -> Holder:
-        """Return the holder with the lock by which others see that it lives, if it is this process."""
+        """Return the holder with the lock by which others see that it lives, if it is this process.
+
+        Raises:
+            SessionError: there is none to be had: no room for its file, or no locks on this file system.
+        """
         if holder.lock is not None or not holder.is_this_process():
             return holder
         try:
             return replace(holder, lock=_own_lock(self._directory))
-        except OSError:  # this file system has no locks: others look for the process itself
-            return holder
+        except OSError as error:
+            text = f"{self._directory} cannot be locked, so others could take the sessions of this process: {error}"
+            if error.errno in FULL:
+                raise StoreFullError(text, hint=MAKE_ROOM) from error
+            raise SessionError(text, hint=USE_LOCKS) from error
 
     def counts(self, hold: Hold) -> bool:
         """True unless the session of a hold is free: its process or its daemon is gone, or this one gave it up."""

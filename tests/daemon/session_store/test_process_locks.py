@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import fcntl
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -14,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from amplifierd.exceptions import SessionHeldError
+from amplifierd.exceptions import SessionError, SessionHeldError, StoreFullError
 from amplifierd.paths import Paths
 from amplifierd.session_store.file_store import FileStore
 from amplifierd.session_store.hold import Holder
@@ -153,3 +156,29 @@ async def test_what_dead_processes_left_is_removed(tmp_path: Path) -> None:
     assert not left.exists()
     assert len(list(left.parent.iterdir())) == 1
     await store.close()
+
+
+@pytest.mark.parametrize(
+    ("refused", "told"), [(errno.ENOLCK, r"cannot be locked.*\n.*file system with locks"), (errno.ENOSPC, "make room")]
+)
+async def test_no_session_is_held_where_nothing_shows_that_its_process_lives(
+    store: FileStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: int, told: str
+) -> None:
+    await store.add(new_session("s1"), _me())
+    lock = fcntl.flock
+
+    def refuse(file: int, how: int) -> None:
+        if "holders" in str(Path(f"/proc/self/fd/{file}").readlink()):
+            raise OSError(refused, os.strerror(refused))
+        lock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    for holding in (store.acquire("s1", _me()), store.create(new_session("s2"), _me())):
+        with pytest.raises(StoreFullError if refused == errno.ENOSPC else SessionError) as raised:
+            await holding
+        assert re.search(told, f"{raised.value.message}\n{raised.value.hint}")
+
+    assert (await store.read("s1")).session_id == "s1"
+    assert await store.existing(["s2"]) == set()
+    monkeypatch.undo()
+    await store.release(await store.acquire("s1", _me()))
