@@ -33,6 +33,8 @@ _CHUNK = 1 << 18
 _MARKED = 4096  # bytes at the end of a block by which it is recognised
 _HEAD = re.compile(rb'\{"seq":(\d{1,18}),(?:"epoch":\d+,)?"ts":"[^"\\]*","lvl":"([^"\\]*)","event":"([^"\\]*)"')
 
+_NO_HEAD = (0, (None, ""))
+
 Parse = Callable[[bytes], "Event | None"]
 Kind = tuple[str | None, str]
 """The level and the name of an event."""
@@ -166,8 +168,8 @@ class _Reader:
         size, end = self._size(), start
         for position, line in lines_between(self._descriptor, start, size):
             end = position
-            event = self._parse(line)
-            if event is not None and self._place.fits(event.get("lvl"), str(event.get("event"))):
+            head = _read_head(line) if self._place.is_filtered else _NO_HEAD
+            if head is not None and self._fits(head[1]) and (event := self._parse(line)) is not None:
                 events.append(event)
             if len(events) >= self._place.limit or end - start >= self._place.most_bytes:
                 break

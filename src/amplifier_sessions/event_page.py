@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heapreplace
@@ -98,6 +98,13 @@ async def event_batches(
         if not page.has_more:
             return
         following = following.beyond(page)
+
+
+async def named_events(read_page: ReadPage, session_id: str, names: Collection[str]) -> list[Event]:
+    """Return the events of a session with these names; the others are passed by, a bounded part at a time."""
+    place = EventPlace(_AT_ONCE, wants=names.__contains__)
+    async with aclosing(event_batches(read_page, session_id, place)) as batches:
+        return [event async for batch in batches for event in batch]
 
 
 async def merged_events(

@@ -11,6 +11,7 @@ from amplifier_foundation.session import count_turns, find_orphaned_tool_calls, 
 from amplifierd.exceptions import InvalidTurnError
 from amplifierd.session_store.protocol import Holder, Message, NewSession, SessionStore, StoredEvent
 from amplifierd.session_store.record import SessionRecord, new_session_id, now
+from amplifierd.session_store.stored_lines import StoredLines
 
 from .announcements import Announcements
 from .children import AGENT_DOCUMENT
@@ -119,14 +120,14 @@ class Branches:
             "root_session_id": None if is_root else ids.get(record.root_id, record.root_session_id),
             "created_at": now(),
         }
-        events = [_renamed(event, ids) for event in await self._store.read_events(record.session_id)]
+        whole = await self._store.read_whole(record.session_id)
         new = NewSession(
             record.model_copy(update=changes),
-            await self._store.read_plan(record.session_id),
-            messages=await self._store.read_messages(record.session_id),
-            events=events,
+            whole.plan,
+            messages=whole.messages,
+            events=StoredLines(lambda: (_renamed(event, ids) for event in whole.events)),
             documents=await self._documents(record.session_id, None),
-            parts=await self._store.read_parts(record.session_id),
+            parts=whole.parts,
         )
         return await self._store_free(new, tree)
 

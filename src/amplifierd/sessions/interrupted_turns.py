@@ -16,7 +16,7 @@ from amplifierd.session_store.protocol import Message, SessionStore
 from amplifierd.session_store.record import OnTakeover, SessionRecord, now
 
 from .announcements import Announcements
-from .interruption import BrokenTurn, find_broken_turn
+from .interruption import BrokenTurn, Remains, find_broken_turn
 from .tree_history import SessionHistory, last_cursor, session_history
 from .uncounted_usage import TURN_BEGUN, TURN_DONE, last_mark
 
@@ -118,7 +118,8 @@ class InterruptedTurns:
         messages = await self._store.read_messages(session_id)
         events = history.uncounted
         if history.is_in_turn and last_mark(events) is None:
-            events = await self._store.read_events(session_id)
+            counted = history.record.usage_seq or 0
+            events = (await Remains.read(self._store.read_event_page, session_id, counted)).events
         broken = find_broken_turn(messages, events, history.record.turn_count)
         if not history.is_in_turn and (broken is None or broken.is_told):
             return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
@@ -11,10 +12,12 @@ from typing import Any
 from amplifier_core.llm_errors import AbortError
 from amplifier_core.utils.tool_messages import Call, calls_in, results_in
 from amplifier_kit.messages.conversation import text_of
+from amplifier_sessions.event_page import EventPlace, ReadPage, event_batches, number_of
 from amplifierd.problems import problem_document
 from amplifierd.session_store.protocol import Message, StoredEvent
 
-from .receipts import CallState, Check, ReadPart, ReceiptBook
+from .receipts import INTENT, OUTCOME, CallState, Check, ReadPart, ReceiptBook
+from .request_parts import REQUEST_STORED, RESPONSE_STORED
 from .transcript import Transcript, last_turn
 from .uncounted_usage import TURN_BEGUN, TURN_DONE, used_in
 
@@ -23,6 +26,9 @@ Settle = Callable[[Call, int], Awaitable[tuple[CallState, Any]]]
 PARTIAL = "assistant_message:partial"
 INTERRUPTED = "The turn was interrupted before it ended."
 REPAIRED = "session:repaired"
+
+_OF_CALLS = (INTENT, OUTCOME, REQUEST_STORED, RESPONSE_STORED)
+_LOOKED_AT = frozenset({TURN_BEGUN, TURN_DONE, PARTIAL, REPAIRED, *_OF_CALLS})
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,36 @@ class BrokenTurn:
         return failed if is_repaired else {**failed, "interrupted": True}
 
 
+@dataclass
+class Remains:
+    """What a repair looks at: the events since the last turn that ended and is counted, and the receipts of them all.
+
+    Of events that it does not look at, and of what tools returned, nothing is kept in memory.
+    """
+
+    events: list[StoredEvent] = field(default_factory=list)
+    receipts: ReceiptBook = field(default_factory=ReceiptBook)
+
+    @classmethod
+    async def read(cls, read_page: ReadPage, session_id: str, counted: int) -> Remains:
+        """Read the remains of a session; `counted` is the number of the last event that its record counts."""
+        remains = cls()
+        place = EventPlace(1, wants=_LOOKED_AT.__contains__)
+        async with aclosing(event_batches(read_page, session_id, place)) as batches:
+            async for batch in batches:
+                for event in batch:
+                    remains._take(event, counted)
+        return remains
+
+    def _take(self, event: StoredEvent, counted: int) -> None:
+        self.receipts.take(event)
+        name, data = event["event"], event.get("data")
+        is_ended = name == TURN_DONE and isinstance(data, Mapping) and not data.get("interrupted")
+        if is_ended and number_of(event) <= counted:
+            self.events.clear()
+        self.events.append({**event, "data": {}} if name == OUTCOME else event)
+
+
 @dataclass(frozen=True)
 class Repair:
     """A transcript made whole: `added` goes to its end; when it has to be rewritten, `rewritten` is all of it."""
@@ -101,7 +137,7 @@ class Repair:
 async def repair(
     session_id: str,
     messages: Sequence[Message],
-    events: Sequence[StoredEvent],
+    remains: Remains,
     transcript: Transcript,
     check: Check | None = None,
     read_part: ReadPart | None = None,
@@ -113,8 +149,8 @@ async def repair(
     `turn_count` is the number of turns that the record knows of. A repair that was itself interrupted is reported with
     what it had written.
     """
-    broken = find_broken_turn(messages, events, turn_count)
-    settle = partial(ReceiptBook.of(events).settle, check=check, read_part=read_part)
+    broken = find_broken_turn(messages, remains.events, turn_count)
+    settle = partial(remains.receipts.settle, check=check, read_part=read_part)
     orphans = _orphans(messages)
     whole: list[Message] = []
     written = [line for line in messages if broken and line.get("turn") == broken.number and _is_of_repair(line)]

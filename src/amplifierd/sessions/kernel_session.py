@@ -17,6 +17,7 @@ from amplifier_foundation.prepared.session_plan import session_plan
 from amplifier_foundation.session.capabilities import set_working_dir
 from amplifier_kit.approval import EACH_WRITE
 from amplifier_kit.concerns import LEDGER, SESSION_TAINTED
+from amplifier_sessions.event_page import number_of
 from amplifierd.exceptions import SteeringUnsupportedError
 from amplifierd.plans.injection import inject_runtime
 from amplifierd.plans.runtime_values import RuntimePlaces
@@ -28,7 +29,7 @@ from .compaction import DOCUMENT as COMPACTION
 from .compaction import KeptCompaction, compact_to
 from .context_messages import DOCUMENT, ContextMessages, for_kernel
 from .displays import EventDisplay
-from .interruption import REPAIRED, ends_repaired, repair
+from .interruption import REPAIRED, Remains, ends_repaired, repair
 from .journal import GO_ON, PRIORITY
 from .receipts import ask_tool
 from .running_calls import RunningCalls
@@ -210,12 +211,14 @@ class KernelSession:
         Each step sees from the files what an earlier process has done of it, so it may be killed in between.
         """
         runner, store = self.runner, self.runner.runtime.store
-        stored = await store.read_events(runner.session_id)
-        record = brought_up(runner.record, stored)
+        last_seq = (await store.last_cursor(runner.session_id)).seq
+        counted = counted_until(runner.record, last_seq)
+        remains = await Remains.read(store.read_event_page, runner.session_id, counted)
+        record = brought_up(runner.record, remains.events)
         check = partial(ask_tool, self.session.coordinator.get("tools"))
         read_part = partial(store.read_part, runner.session_id)
         found = await repair(
-            runner.session_id, self.messages, stored, runner.transcript, check, read_part, turn_count=record.turn_count
+            runner.session_id, self.messages, remains, runner.transcript, check, read_part, turn_count=record.turn_count
         )
         if found.rewritten is not None:
             self.messages = list(found.rewritten)
@@ -233,9 +236,8 @@ class KernelSession:
         if is_behind:
             before = runner.record.fields()
             self.settled |= {name: value for name, value in record.fields().items() if value != before.get(name)}
-        last_seq = int(stored[-1].get("seq") or 0) if stored else 0
         counted = counted_until(record, last_seq)
-        used = used_in([event for event in stored if int(event.get("seq") or 0) > counted])
+        used = used_in([event for event in remains.events if number_of(event) > counted])
         if said or ends or is_behind or used != Usage():
             runner.budget.used = Usage.from_json(record.usage) + used
             self.settled |= {"usage": runner.budget.used.to_json(), "token_usage": runner.budget.used.tokens.to_json()}

@@ -129,12 +129,14 @@ class ReceiptBook:
     def of(cls, events: Iterable[Mapping[str, Any]]) -> ReceiptBook:
         book = cls()
         for event in events:
-            data = event.get("data")
-            if isinstance(data, Mapping):
-                book._take(str(event.get("event")), data)
+            book.take(event)
         return book
 
-    def _take(self, event: str, data: Mapping[str, Any]) -> None:
+    def take(self, stored: Mapping[str, Any]) -> None:
+        """Take in the next event of the session."""
+        event, data = stored.get("event"), stored.get("data")
+        if not isinstance(data, Mapping):
+            return
         key = (self._turn, str(data.get("tool_call_id")))
         if event == _TURN_BEGUN:
             self._turn = _whole(data.get("turn"))

@@ -10,6 +10,7 @@ from typing import Any
 from amplifier_core import ChatResponse, LLMError, TextBlock, ToolCall, ToolResult, llm_errors
 from amplifier_core.utils.tool_messages import calls_in
 from amplifier_kit.loops.steering import STEERING_INJECTED
+from amplifier_sessions.event_page import named_events
 from amplifierd.exceptions import ReplayError
 from amplifierd.session_store.protocol import Message, SessionStore, StoredEvent
 from amplifierd.session_store.record import SessionRecord
@@ -17,6 +18,9 @@ from amplifierd.session_store.record import SessionRecord
 from .budget_layer import BUDGET_EXHAUSTED
 from .receipts import INTENT, OUTCOME, ReadPart, whole_outcome
 from .stored_requests import StoredRequest, named, requests
+
+_NEEDED = frozenset({INTENT, OUTCOME, BUDGET_EXHAUSTED, STEERING_INJECTED})
+"""The names of the events that a replay needs, beside those of requests."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,8 @@ class RecordedSession:
             ReplayError: it has no recorded provider request.
         """
         record = await store.read(session_id)
-        messages, events = await store.read_messages(session_id), await store.read_events(session_id)
+        messages = await store.read_messages(session_id)
+        events = await named_events(store.read_event_page, session_id, _NEEDED)
         kept = _still_there(await requests(store, session_id), messages)
         if not kept:
             raise ReplayError(

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from amplifier_sessions.event_page import named_events
 from amplifierd.exceptions import StoredRequestNotFoundError
 from amplifierd.session_store.protocol import SessionStore, StoredEvent
 
@@ -100,7 +101,7 @@ class StoredRequest:
 async def requests(store: SessionStore, session_id: str) -> list[StoredRequest]:
     """Return every provider request of a session, in their order; the first has the number 1."""
     reader = _Reader(store, session_id, await store.read_messages(session_id))
-    return await reader.read(await store.read_events(session_id))
+    return await reader.read(await named_events(store.read_event_page, session_id, (REQUEST_STORED, RESPONSE_STORED)))
 
 
 async def read_request(store: SessionStore, session_id: str, request_id: str) -> StoredRequest:

@@ -7,8 +7,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from amplifier_core.exceptions import AmplifierError
+from amplifier_sessions.event_page import named_events
 from amplifierd.live_sessions import OnEvent, SubmittedTurn, TurnRequest
 from amplifierd.session_store.protocol import SessionStore, StoredEvent
+from amplifierd.sessions.uncounted_usage import TURN_DONE
 
 from .placed_session import PlacedSession, Submission
 from .untold_end import UNKNOWN, stored_outcome, untold_end
@@ -43,7 +45,7 @@ class Recovery:
         try:
             await self._load(lost.session_id)
             messages = await self._store.read_messages(lost.session_id)
-            events = await self._store.read_events(lost.session_id)
+            events = await named_events(self._store.read_event_page, lost.session_id, (TURN_DONE,))
         except (AmplifierError, OSError) as error:
             logger.error("session %s could not be brought back: %s", lost.session_id, error)  # noqa: TRY400 - an operator can act on the text alone
             for submission in waiting:

@@ -1,6 +1,7 @@
 """Sessions made of others, and what can be changed about a session: forks, clones, switches, ends, removals."""
 
 import asyncio
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from amplifierd.exceptions import (
     SessionStateError,
 )
 from amplifierd.home import Home
+from amplifierd.session_store.record import now
 
 TALK = ["One.", "Two.", "Three."]
 
@@ -46,6 +48,33 @@ async def test_a_fork_goes_on_from_any_turn_and_leaves_the_original_alone(
     assert (result.turn, prompts(home, fork.session_id)) == (2, ["Prompt 1", "Another way"])
     assert home.sessions.messages(original) == before
     assert home.sessions.children(original) == ()
+
+
+async def test_a_long_session_is_continued_and_copied_without_its_events_in_memory(
+    home: Home, work: Path, tmp_path: Path
+) -> None:
+    original = await talked(home, work, Agent(TALK).source(home, "plan", tmp_path), turns=1)
+    store = home.sessions.runtime.store
+    hold, last = await store.acquire(original, home.sessions.runtime.holder), await store.last_cursor(original)
+    long = {"ts": now(), "lvl": "INFO", "event": "llm:response", "data": {"raw": "x" * 99_000}}
+    lines = [{"seq": last.seq + number, "epoch": last.epoch, **long} for number in range(1, 201)]
+    await store.append_events(hold, lines)
+    await store.update(hold, usage_seq=lines[-1]["seq"])
+    await store.release(hold)
+    async with home.sessions.resume(original) as session:
+        await session.execute("Go on")
+
+    tracemalloc.start()
+    try:
+        await (await home.sessions.resume(original)).close()
+        copy = await home.sessions.clone(original)
+        peak_mib = tracemalloc.get_traced_memory()[1] / (1 << 20)
+    finally:
+        tracemalloc.stop()
+
+    assert peak_mib < 10
+    events, copied = [await store.read_events(one) for one in (original, copy.session_id)]
+    assert [one["seq"] for one in copied][:-1] == [one["seq"] for one in events]
 
 
 async def test_a_fork_into_another_profile_runs_the_other_agent(home: Home, work: Path, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from amplifier_core.exceptions import AmplifierError
+from amplifier_sessions.event_page import named_events
 from amplifier_system.supervisor import Supervisor, cancelled
 from amplifier_system.tasks import run_to_end, start_task
 from amplifierd.exceptions import (
@@ -238,8 +239,8 @@ class TurnRuns:
         own = [message for message in messages if message.get("correlation_id") == row.turn_id]
         if not own:
             return "no"
-        events = await self._store.read_events(row.session_id)
-        is_told = any(one.get("event") == TURN_DONE and one.get("correlation_id") == row.turn_id for one in events)
+        events = await named_events(self._store.read_event_page, row.session_id, (TURN_DONE,))
+        is_told = any(one.get("correlation_id") == row.turn_id for one in events)
         if not is_told and not is_over:
             return "untold"
         outcome = stored_outcome(row.session_id, row.turn_id, int(own[0].get("turn") or 0), events)
