@@ -18,9 +18,9 @@ import json
 import logging
 from collections.abc import Mapping
 from contextvars import ContextVar
+from types import FunctionType, MethodType
 from typing import Any, Protocol
 
-from amplifier_core.boundary import Boundary
 from amplifier_core.exceptions import describe
 
 from .mounting import find_capability
@@ -67,9 +67,9 @@ def find_gate(coordinator: Coordinator) -> ApprovalGate | None:
     decide.
     """
     gate: ApprovalGate | None = find_capability(coordinator, GATE)
-    if gate is None or (hasattr(gate, "what_no_gate_has") and not asyncio.iscoroutinefunction(gate)):
-        return None
-    return gate
+    if gate is None or isinstance(gate, (MethodType, FunctionType)):
+        return gate
+    return None if hasattr(gate, "what_no_gate_has") and not asyncio.iscoroutinefunction(gate) else gate
 
 
 class asking_afterwards:
@@ -126,11 +126,11 @@ async def ask_gate(gate: ApprovalGate, tool_name: str, tool_input: Any, call: Ma
     """
     task = asyncio.current_task()
     cancellations = task.cancelling() if task is not None else 0
-    message = "the approval of %r failed and counts as denied: %s"
-    with Boundary(logger, message, tool_name, level=logging.ERROR) as boundary:
+    try:  # written out, because a turn comes by here for every tool call
         verdict = await gate(tool_name, tool_input, call)
-    if boundary.error is not None:
-        return f"Approval failed: {describe(boundary.error)}"
+    except Exception as exc:
+        logger.exception("the approval of %r failed and counts as denied", tool_name)
+        return f"Approval failed: {describe(exc)}"
     if task is not None and task.cancelling() > cancellations:
         raise asyncio.CancelledError("the turn was cancelled")
     return None if verdict.approved is True else verdict.reason

@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
+from functools import partial
 from typing import Any, Literal
 
 from amplifier_core import HookResult
@@ -28,7 +29,7 @@ from .config import MODULE_ID, ApprovalSettings, check_auto_action
 from .execution_guard import ExecutionGuard
 from .hosts import concerns_of_call
 from .ledger import Ledger
-from .policy import needs_approval
+from .policy import NEEDS_CHECK, needs_approval, says_yes
 from .verdict import GuardedCall, Source, Verdict
 
 logger = logging.getLogger(__name__)
@@ -63,6 +64,7 @@ class ApprovalHook:
         self._outer_concern: AskConcern | None = find_capability(coordinator, CONCERN) if self._outer_gate else None
         inherited = find_capability(coordinator, LEDGER)
         self.ledger = inherited if isinstance(inherited, Ledger) else Ledger()
+        self._find_working_dir = partial(working_dir, coordinator)
         self._has_recalled = False
         self._agreements = Agreements(coordinator, self.ledger)
         self.consents = Consents()
@@ -98,18 +100,19 @@ class ApprovalHook:
         with Boundary(logger, "hooks-approval: a result could not be taken down: %s", level=logging.ERROR):
             call = GuardedCall.read(data, self._coordinator)
             result = data.get("tool_result", data.get("result"))
-            await self._note_result(call.tool, call.identity, call.tool_input, result)
+            if announcement := self._note_result(call.tool, call.identity, call.tool_input, result):
+                await announcement
         return HookResult()
 
-    async def _note_result(self, tool: Any, identity: str, tool_input: Any, result: Any) -> None:
+    def _note_result(self, tool: Any, identity: str, tool_input: Any, result: Any) -> Awaitable[None] | None:
+        """Take down what a call returned; returns the announcement if that has tainted the session."""
         was_tainted = self.ledger.is_tainted
-        self.ledger.note_result(tool, identity, tool_input, result, lambda: working_dir(self._coordinator))
-        await self._announce_taint(was_tainted, identity)
+        self.ledger.note_result(tool, identity, tool_input, result, self._find_working_dir)
+        return self._announce_taint(identity) if self.ledger.is_tainted and not was_tainted else None
 
-    async def _announce_taint(self, was_tainted: bool, identity: str | None) -> None:
+    async def _announce_taint(self, identity: str | None) -> None:
         """Publish that the session became tainted, and by which tool's result; None where its history says so."""
-        if self.ledger.is_tainted and not was_tainted:
-            await emit_quietly(self._hooks, SESSION_TAINTED, {"tool_name": identity})
+        await emit_quietly(self._hooks, SESSION_TAINTED, {"tool_name": identity})
 
     async def _recall(self) -> None:
         """Take down what a session that is resumed has read, from its history, before its first turn."""
@@ -125,9 +128,10 @@ class ApprovalHook:
             self.ledger.note_history(
                 messages if isinstance(messages, list | tuple) else (),
                 find_tool,
-                lambda: working_dir(self._coordinator),
+                self._find_working_dir,
             )
-            await self._announce_taint(was_tainted, None)
+            if self.ledger.is_tainted and not was_tainted:
+                await self._announce_taint(None)
 
     async def _answer(self, data: Mapping[str, Any]) -> HookResult:
         if isinstance(data, Mapping) and "tool_input" in data:
@@ -224,7 +228,10 @@ class ApprovalHook:
         return call._replace(concerns=tuple(asked)), None
 
     async def _is_risky(self, call: GuardedCall) -> bool:
-        return self._is_guarded_write(call) or await needs_approval(call, self.settings, self._coordinator)
+        if self._is_guarded_write(call) or needs_approval(call, self.settings, self._coordinator):
+            return True
+        needs_check = find_capability(self._coordinator, NEEDS_CHECK)
+        return needs_check is not None and await says_yes(needs_check, call)
 
     def _is_guarded_write(self, call: GuardedCall) -> bool:
         """True for a write in a directory where each is asked about; a command that a rule approves writes nothing."""

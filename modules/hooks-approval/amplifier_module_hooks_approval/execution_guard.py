@@ -28,7 +28,7 @@ class ExecutionGuard:
         gate: ApprovalGate,
         needs_approval: Callable[[GuardedCall], Awaitable[bool]],
         hooks: Any,
-        note_result: Callable[[Any, str, Any, Any], Awaitable[None]],
+        note_result: Callable[[Any, str, Any, Any], Awaitable[None] | None],
     ) -> None:
         self._gate, self._needs_approval, self._hooks = gate, needs_approval, hooks
         self._note_result = note_result
@@ -47,19 +47,17 @@ class ExecutionGuard:
         self, tool_name: str, tool: Any, tool_input: Any, proceed: Callable[[Any], Awaitable[Any]]
     ) -> Any:
         """Run a call, or answer why it does not run."""
-        if take_approval(self._gate, tool, tool_input):
-            # At once: nothing can change it before the tool has it.
-            return await self._noted(tool_name, tool, tool_input, await proceed(tool_input))
-        frozen = own_copy(tool_input)
-        refusal = await self._refusal(tool_name, tool, frozen)
-        if refusal is not None:
-            return ToolResult(success=False, error={"message": f"Denied by hook: {refusal}", "code": "denied"})
-        return await self._noted(tool_name, tool, frozen, await proceed(frozen))
-
-    async def _noted(self, tool_name: str, tool: Any, tool_input: Any, result: Any) -> Any:
-        """Return a result once it is taken down; one that cannot be is not handed on."""
+        if not take_approval(self._gate, tool, tool_input):  # else at once: nothing can change it on the way
+            tool_input = own_copy(tool_input)
+            refusal = await self._refusal(tool_name, tool, tool_input)
+            if refusal is not None:
+                return ToolResult(success=False, error={"message": f"Denied by hook: {refusal}", "code": "denied"})
+        result = await proceed(tool_input)
         identity = getattr(tool, "name", None)
-        await self._note_result(tool, identity if isinstance(identity, str) else tool_name, tool_input, result)
+        identity = identity if isinstance(identity, str) else tool_name
+        announcement = self._note_result(tool, identity, tool_input, result)  # what cannot be noted is not handed on
+        if announcement is not None:
+            await announcement
         return result
 
     async def _refusal(self, tool_name: str, tool: Any, frozen: Any) -> str | None:

@@ -86,8 +86,8 @@ class Ledger:
             self.has_outside_content = True
             self._note_urls(texts)
         elif not _FILES.isdisjoint(effects):
-            if not self.has_private_data:
-                self.has_private_data = any(_is_outside(path, working_dir()) for path in _paths(given))
+            if not self.has_private_data and (paths := _paths(given)):
+                self.has_private_data = any(_is_outside(path, working_dir()) for path in paths)
             self._note_read(texts)
 
     def note_history(

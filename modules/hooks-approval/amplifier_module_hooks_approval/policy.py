@@ -5,7 +5,6 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from amplifier_core.boundary import Boundary, settle
-from amplifier_kit.mounting import find_capability
 from amplifier_kit.tools.effects import EXECUTE, WRITE
 
 from .commands import BASH
@@ -20,16 +19,13 @@ REQUIRED_TOOLS = "require_approval_tools"
 _RISKY = frozenset({WRITE, EXECUTE})
 
 
-async def needs_approval(call: GuardedCall, settings: ApprovalSettings, coordinator: Any) -> bool:
-    """Say whether a call has to be approved.
+def needs_approval(call: GuardedCall, settings: ApprovalSettings, coordinator: Any) -> bool:
+    """Say whether a call has to be approved; `says_yes` is the application's own opinion.
 
     A tool is known by its own name and by what it does, not only by the name it is mounted under.
     """
     names = {call.tool_name, call.identity}
     if _is_listed(names, coordinator):
-        return True
-    needs_check = find_capability(coordinator, NEEDS_CHECK)
-    if needs_check is not None and await _says_yes(needs_check, names):
         return True
     if settings.policy_driven_only:
         return False
@@ -54,7 +50,9 @@ def _is_listed(names: Collection[str], coordinator: Any) -> bool:
     return any(name in required for name in names)
 
 
-async def _says_yes(needs_check: Callable[[str], Any], names: Collection[str]) -> bool:
+async def says_yes(needs_check: Callable[[str], Any], call: GuardedCall) -> bool:
+    """Say whether the application's own check, the capability `approval.needs_check`, wants a call to be approved."""
+    names = {call.tool_name, call.identity}
     message, named = "hooks-approval: %s failed; %s has to be approved: %s", ", ".join(sorted(names))
     with Boundary(logger, message, NEEDS_CHECK, named, level=logging.ERROR):
         for name in sorted(names):

@@ -34,7 +34,9 @@ def effects_of(tool: Any, tool_name: str, tool_input: Mapping[str, Any] | None =
     A tool declares them as `effects`; `effects_of(input)` may say less of one call. A tool that says nothing has the
     effects that its name suggests, else all of them.
     """
-    declared = _known(getattr(tool, "effects", None))
+    declared = getattr(tool, "effects", None)
+    if type(declared) is not frozenset or not declared <= ALL_EFFECTS:
+        declared = _known(declared)
     if declared is None:
         return suggested_effects(tool_name)
     of_call = getattr(tool, "effects_of", None)
@@ -52,8 +54,6 @@ def suggested_effects(tool_name: str) -> frozenset[str]:
 
 
 def _known(value: Any) -> frozenset[str] | None:
-    if type(value) is frozenset and value <= ALL_EFFECTS:
-        return value
     if isinstance(value, str) or not isinstance(value, Collection) or not ALL_EFFECTS.issuperset(value):
         return None
     return frozenset(value)
