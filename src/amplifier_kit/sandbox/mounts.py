@@ -96,9 +96,10 @@ class _View:
 
     def _hide(self) -> None:
         covered: dict[Path, list[Path]] = defaultdict(list)
+        layers = layers_directory()
         for path in filter(self._is_there, self.hidden):
             directory, name = _nearest(path)
-            if directory == _ROOT or path == layers_directory() or self._must_stay_open(directory):
+            if directory == _ROOT or path == layers or self._must_stay_open(directory):
                 self._mask(path)
             elif self._is_there(directory):
                 covered[directory].append(directory / name)
@@ -218,8 +219,7 @@ def _is_home(directory: Path) -> bool:
 
 def _is_below(path: Path, places: Iterable[Path]) -> bool:
     """Whether a path is one of the places, or inside one; texts are compared, as it is asked hundreds of times."""
-    text = f"{path}{os.sep}"
-    return any(text.startswith(f"{place}{os.sep}") or place == _ROOT for place in places)
+    return f"{path}{os.sep}".startswith(tuple([f"{str(place).rstrip(os.sep)}{os.sep}" for place in places]))
 
 
 def _existing(paths: Iterable[Path]) -> list[Path]:
