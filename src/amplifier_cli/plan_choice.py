@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from amplifier_core.mount_plan import MountPlan
 from amplifier_foundation.bundle import Bundle
 from amplifier_foundation.registry import BundleRegistry
 from amplifier_foundation.sources import NameReference, parse_reference
+from amplifier_system.urls import shown
 from amplifierd.builds.build import Build
+from amplifierd.builds.origins import replaced_sources
+from amplifierd.builds.resources import without_source
 from amplifierd.home import Home
 from amplifierd.identifiers import ProfileId
 from amplifierd.session_defaults import default_profile
@@ -28,11 +33,16 @@ _FILES = (".json", ".yaml", ".yml")
 
 @dataclass(frozen=True)
 class ChosenPlan:
-    """A plan, portable where it comes from a profile. `name` says what it is the plan of, `build` what it is from."""
+    """A plan, portable where it comes from a profile. `name` says what it is the plan of, `build` what it is from.
+
+    `replaced` has the sources that the plan's author named, by module, where the settings put installed modules in
+    their place.
+    """
 
     name: str
     plan: dict[str, Any]
     build: Build | None = None
+    replaced: Mapping[str, str] = field(default_factory=dict)
 
 
 async def chosen_plan(
@@ -74,7 +84,8 @@ async def chosen_profile(home: Home, typed: str | None) -> ProfileId:
 async def _of_profile(home: Home, profile_id: ProfileId, config: ResolvedConfig | None) -> ChosenPlan:
     build = await home.profiles.ensure(profile_id)
     changes = project_overlay(config, profile_id) if config is not None else {}
-    return ChosenPlan(str(profile_id), await home.plans.generate(build, overrides=changes or None), build)
+    plan = await home.plans.generate(build, overrides=changes or None)
+    return ChosenPlan(str(profile_id), plan, build, replaced_sources(build.origins()))
 
 
 async def find_bundle(home: Home, typed: str, registry: BundleRegistry | None = None) -> Bundle:
@@ -103,7 +114,10 @@ def _bundle_source(registry: BundleRegistry, typed: str) -> str:
 
 async def _of_bundle(home: Home, typed: str) -> ChosenPlan:
     bundle = await find_bundle(home, typed)
-    return ChosenPlan(bundle.name or typed, bundle.to_mount_plan())
+    plan, replaced = MountPlan(bundle.to_mount_plan()), home.settings.sources.replace
+    named = {entry.identity: entry.source for entry in plan.entries() if entry.module_id in replaced and entry.source}
+    told = {identity: shown(str(source)) for identity, source in named.items()}
+    return ChosenPlan(bundle.name or typed, plan.map(without_source(replaced)), replaced=told)
 
 
 def _is_file(typed: str) -> bool:

@@ -41,6 +41,11 @@ async def attended(home: Home, opening: Opening) -> AsyncIterator[AttendedSessio
         await session.close()
 
 
+def warning_words(warning: Mapping[str, Any]) -> str:
+    """Return what a session's record says of a module that is missing, or not where it was named."""
+    return str(warning.get("message") or f"{warning.get('module_id')} is missing: {warning.get('error')}")
+
+
 async def begun(home: Home, opening: Opening, tell: Callable[[str], None]) -> AttendedSession:
     """Open a session; what is degraded or was repaired is told, and which keys of its configuration nothing reads.
 
@@ -51,8 +56,8 @@ async def begun(home: Home, opening: Opening, tell: Callable[[str], None]) -> At
     end_the_start()
     for line in await described(home, session):
         tell(f"warning: {line}")
-    for failure in session.record.load_warnings:
-        tell(f"warning: {failure.get('module_id')} is missing: {failure.get('error')}")
+    for warning in session.record.load_warnings:
+        tell(f"warning: {warning_words(warning)}")
     if session.repaired:
         tell("note: the last turn was interrupted; the session has been repaired")
     return session

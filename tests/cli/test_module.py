@@ -55,6 +55,29 @@ def test_a_new_tool_works_in_a_profile_that_names_its_folder(say: Say, amplifier
     assert listed[-1]["source"].endswith("my-tool")
 
 
+def test_a_source_that_an_installed_module_takes_the_place_of_is_named(
+    say: Say, amplifier: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, elsewhere = Path(say("config", "path").out.strip()).parent, str(amplifier.work / "elsewhere")
+    monkeypatch.setenv("AMPLIFIERD_SOURCES__REPLACE", '{"tool-todo": "installed"}')
+    tools = f"tools: [{{module: tool-todo, source: {elsewhere}}}]"
+    (config / "profiles").mkdir(parents=True)
+    head = "profile: {name: mine, version: 1.0.0, extends: foundation/offline, schema_version: 2}"
+    (config / "profiles/mine.md").write_text(f"---\n{head}\n{tools}\n---\n")
+    bundle = amplifier.work / "own.md"
+    bundle.write_text(f"---\nbundle: {{name: own}}\n{tools}\n---\n")
+
+    for choice in (("--profile", "mine"), ("--bundle", str(bundle))):
+        listed = json.loads(say("module", "list", *choice, "--type", "tool", "--json").out)
+        told = {each["module_id"]: (each["source"], each["instead_of"]) for each in listed}
+        assert told["tool-todo"] == ("installed", elsewhere)
+        assert f"installed, not {elsewhere}" in say("module", "list", *choice).out
+    explained = say("plan", "explain", "tools[tool-todo].source", "--profile", "mine").out
+    assert "from sources.replace" in explained
+    assert f"instead of '{elsewhere}'" in explained
+    assert elsewhere not in say("plan", "show", "--bundle", str(bundle)).out
+
+
 def test_installed_modules_are_listed_and_shown(say: Say) -> None:
     listed = {each["module_id"]: each for each in json.loads(say("module", "list", "--json").out)}
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from amplifier_cli.failures import UsageError
 from amplifier_cli.message_text import message_text
 from amplifier_cli.render import columns, counted, money, shortened, styled
-from amplifier_cli.resumption import change_agent, same_agent
+from amplifier_cli.resumption import change_agent, same_agent, warning_words
 from amplifier_cli.session_choice import find_profile
 from amplifier_cli.session_names import TAINTED, short_id
 from amplifier_cli.suggestions import did_you_mean
@@ -77,7 +77,7 @@ async def _status(chat: Chat, arguments: str) -> None:
     if record.tainted:
         chat.page.line(styled(f"  tainted: {TAINTED}", "yellow"))
     for warning in record.load_warnings:
-        chat.page.line(styled(f"  {warning.get('module_id')} is missing: {warning.get('error')}", "yellow"))
+        chat.page.line(styled(f"  {warning_words(warning)}", "yellow"))
 
 
 async def _tools(chat: Chat, arguments: str) -> None:

@@ -62,14 +62,23 @@ def list_modules(
                 "module_id": entry.identity,
                 "module_type": entry.module_type,
                 "version": (lock := locked.get(entry.module_id, {})).get("commit") or lock.get("version"),
-                "source": (lock.get("ref") or "installed") if lock else entry.source,
+                "source": (lock.get("ref") if lock else entry.source) or "installed",
+                "instead_of": chosen.replaced.get(entry.identity),
             }
             for entry in entries
         ]
         if as_json:
             write_json(named)
             return
-        rows = [(each["module_id"], each["module_type"], each["version"], each["source"]) for each in named]
+        rows = [
+            (
+                each["module_id"],
+                each["module_type"],
+                each["version"],
+                f"{each['source']}, not {each['instead_of']}" if each["instead_of"] else each["source"],
+            )
+            for each in named
+        ]
         write_table(("MODULE", "TYPE", "VERSION", "SOURCE"), rows, empty=f"{chosen.name} has no such module")
 
     in_home(ctx, work)

@@ -166,7 +166,8 @@ def _about(record: SessionRecord) -> dict[str, Any]:
         "cost": money(used.get("cost_usd")),
         "forked from": record.parent_session_id,
         "last error": (record.last_error or {}).get("detail"),
-        "not there": [str(each.get("module_id")) for each in record.load_warnings],
+        "not there": [str(each["module_id"]) for each in record.load_warnings if each.get("module_id")],
+        "warnings": [str(each["message"]) for each in record.load_warnings if each.get("message")],
     }
 
 

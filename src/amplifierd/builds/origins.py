@@ -10,7 +10,7 @@ from typing import Any
 from amplifier_core.mount_plan import MODULE_SECTIONS
 from amplifier_foundation.provenance import parse_path
 from amplifierd.documents.document import ALL_AGENTS, module_identity
-from amplifierd.documents.inheritance import DEFAULTS, MergedProfile
+from amplifierd.documents.inheritance import DEFAULTS, REPLACING, MergedProfile
 from amplifierd.identifiers import LOCAL
 from amplifierd.paths import Paths
 
@@ -54,6 +54,12 @@ def origin_at(origins: Mapping[str, Any], steps: Sequence[str]) -> Mapping[str, 
         if (found := origins.get(key_path(steps[:length]))) is not None:
             return dict(found)
     return {"origin": dict(_NOBODY), "overrode": []}
+
+
+def replaced_sources(origins: Mapping[str, Any]) -> dict[str, str]:
+    """Return the sources that installed modules take the place of, by module."""
+    found = {parse_path(path): told for path, told in origins.items() if told["origin"]["profile"] == REPLACING}
+    return {steps[-2]: told["overrode"][-1]["value"] for steps, told in found.items()}
 
 
 def declaring_paths(path: str) -> Iterator[str]:

@@ -129,10 +129,16 @@ def find_wanted(merged: MergedProfile, roots: Roots, locked: Iterable[ResourceKe
 def with_installed(merged: MergedProfile, replaced: Collection[str]) -> MergedProfile:
     """Return a profile in which some modules are the installed ones, whatever source it names; a warning says so."""
     plan = MountPlan(merged.sections)
-    named = [entry for entry in plan.entries() if entry.source is not None and entry.module_id in replaced]
-    if not named:
+    told = tell_replaced(plan, replaced)
+    if not told:
         return merged
-    told = [
+    sections = plan.map(without_source(replaced))
+    return replace(merged, sections=sections, issues=(*merged.issues, *told), named=merged.sections)
+
+
+def tell_replaced(plan: MountPlan, replaced: Collection[str]) -> list[Issue]:
+    """Return a warning for each entry of a plan whose source an installed module takes the place of."""
+    return [
         Issue(
             REPLACED,
             f"'{entry.module_id}' is the installed module, not {shown(str(entry.source))}, as sources.replace says",
@@ -140,9 +146,9 @@ def with_installed(merged: MergedProfile, replaced: Collection[str]) -> MergedPr
             severity="warning",
             fix="take it out of sources.replace to use its source",
         )
-        for entry in named
+        for entry in plan.entries()
+        if entry.source is not None and entry.module_id in replaced
     ]
-    return replace(merged, sections=plan.map(without_source(replaced)), issues=(*merged.issues, *told))
 
 
 def without_source(replaced: Collection[str]) -> Callable[[PlanEntry], Mapping[str, Any]]:

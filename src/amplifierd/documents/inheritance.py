@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
 
 from amplifier_core.mount_plan import SESSION_MEMBERS, MountPlan
 from amplifier_foundation.provenance import Layer, explain
+from amplifier_system.urls import shown
 from amplifierd.exceptions import (
     ProfileCircularInheritanceError,
     ProfileNotFoundError,
@@ -28,6 +29,8 @@ _EXTENDS = "profile.extends"
 DEFAULT_CONTEXT = "context-simple"
 DEFAULTS = "default"
 """Names the layer of defaults."""
+REPLACING = "sources.replace"
+"""Names the setting that puts installed modules in the place of sources."""
 
 
 class ProfileSource(Protocol):
@@ -48,7 +51,11 @@ class ProfileSource(Protocol):
 
 @dataclass(frozen=True)
 class MergedProfile:
-    """A profile with all it inherits; `layers` are what it was merged from, the root ancestor first."""
+    """A profile with all it inherits; `layers` are what it was merged from, the root ancestor first.
+
+    `named` are its sections with the sources that it names, where the settings have put installed modules in their
+    place.
+    """
 
     document: ProfileDocument
     ancestors: tuple[ProfileDocument, ...]
@@ -56,6 +63,7 @@ class MergedProfile:
     body: str
     layers: tuple[Layer, ...]
     issues: tuple[Issue, ...]
+    named: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def profile_id(self) -> ProfileId:
@@ -73,8 +81,14 @@ class MergedProfile:
         """
         whole = {**self.sections, "instruction": self.body} if self.body else self.sections
         section = path.partition("[")[0].partition(".")[0]
-        identity = partial(module_identity, section)
-        return explain(whole, self.layers, path, owner="profile", lists="replace", identity=identity)
+        told = partial(explain, owner="profile", lists="replace", identity=partial(module_identity, section))
+        try:
+            return told(whole, self.layers, path)
+        except KeyError:
+            found = told(self.named, self.layers, path)
+        over = {"value": shown(str(found["value"])), "origin": found["origin"], "merged": False}
+        origin = {"profile": REPLACING, "file": None, "line": None}
+        return {"value": "installed", "origin": origin, "overrode": [*found["overrode"], over]}
 
     def raise_for_errors(self, *, strict: bool = False) -> None:
         """Raise if the profile cannot be compiled.

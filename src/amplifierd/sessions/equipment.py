@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,7 @@ from amplifier_system.urls import shown
 from amplifierd.builds.build import Build
 from amplifierd.builds.home_profiles import Profiles
 from amplifierd.builds.module_resolver import DaemonModuleSourceResolver
-from amplifierd.builds.resources import without_source
+from amplifierd.builds.resources import REPLACED, tell_replaced, without_source
 from amplifierd.collections.catalogue import Catalogue
 from amplifierd.exceptions import SessionStateError
 from amplifierd.identifiers import OWNERS_OF_THE_HOME, ProfileId
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
     from amplifier_foundation.prepared.system_prompt import SystemPrompt
     from amplifier_foundation.registry import BundleRegistry
 
-logger = logging.getLogger(__name__)
-
 Resolvers = Callable[..., DaemonModuleSourceResolver]
 
 
@@ -42,8 +39,9 @@ class Equipment:
     """Where a session's modules come from, and what it is told at its beginning.
 
     `instruction` is the text of a profile or of a profile's agent. A bundle has its own way: `bundle` is the one whose
-    system prompt the context is given. `warning` says what is not as it was when the session was created, and
-    `newer_build` what a switch to the same profile would bring.
+    system prompt the context is given. `warning` says what is not as it was when the session was created,
+    `newer_build` what a switch to the same profile would bring, and `replaced` which modules are not from the source
+    that is named for them.
     """
 
     resolver: Any
@@ -57,8 +55,15 @@ class Equipment:
     bundle: Bundle | None = None
     warning: str | None = None
     newer_build: str | None = None
+    replaced: tuple[str, ...] = ()
     place_of: FindPlace = own_place
     """Says where a value of the session's plan comes from."""
+
+    @property
+    def warnings(self) -> list[dict[str, Any]]:
+        """What the session's record says about where its modules come from."""
+        changed = [{"code": "build-changed", "message": self.warning}] if self.warning else []
+        return [*changed, *({"code": REPLACED, "message": text} for text in self.replaced)]
 
     def for_agent(self, agent_name: str, instruction: str) -> Equipment:
         """Return the equipment of a session that works as an agent."""
@@ -108,7 +113,7 @@ class Outfitter:
         self._paths, self._profiles, self._catalogue = paths, profiles, catalogue
         self._resolvers, self._bundles, self._allow_home = resolvers, bundles, allow_home
         self._offline = offline
-        self._prepared: dict[str, PreparedBundle] = {}
+        self._prepared: dict[str, tuple[PreparedBundle, tuple[str, ...]]] = {}
         self._builds: WeakValueDictionary[Path, Build] = WeakValueDictionary()
 
     async def of_record(self, record: SessionRecord) -> Equipment:
@@ -160,6 +165,7 @@ class Outfitter:
             build=build,
             warning=warning,
             newer_build=newer,
+            replaced=tuple(text for text in build.lock.warnings if text.startswith(f"{REPLACED}: ")),
             place_of=OfBuild(build, self._catalogue.is_fetched),
         )
 
@@ -172,12 +178,12 @@ class Outfitter:
 
     async def of_bundle(self, reference: str, working_dir: Path) -> Equipment:
         """Return the equipment of a bundle, loaded and prepared."""
-        prepared = self._prepared.get(reference)
-        if prepared is None:
+        if reference not in self._prepared:
             bundle = await self._bundles().load(reference)
-            self._use_installed(bundle)
+            told = self._use_installed(bundle)
             prepared = await bundle.prepare(cache_dir=self._paths.cache, offline=self._offline)
-            self._prepared[reference] = prepared
+            self._prepared[reference] = prepared, told
+        prepared, told = self._prepared[reference]
         return Equipment(
             resolver=prepared.resolver,
             places=self._places(working_dir, None),
@@ -185,19 +191,17 @@ class Outfitter:
             source={"bundle": reference},
             prepared=prepared,
             bundle=prepared.bundle,
+            replaced=told,
             place_of=OfBundle(prepared.bundle, self._paths.cache),
         )
 
-    def _use_installed(self, bundle: Bundle) -> None:
-        """Mean the installed modules that the settings put in the place of the bundle's sources."""
-        named = [entry for entry in bundle.view().entries() if entry.source and entry.module_id in self._replaced]
-        if not named:
-            return
-        for entry in named:
-            told = "bundle %s: %s is the installed module, not %s, as sources.replace says"
-            logger.warning(told, bundle.name, entry.module_id, shown(str(entry.source)))
-        for section, value in bundle.view().map(without_source(self._replaced)).items():
-            setattr(bundle, section, value)
+    def _use_installed(self, bundle: Bundle) -> tuple[str, ...]:
+        """Mean the installed modules that the settings put in the place of the bundle's sources; returns which."""
+        told = tell_replaced(bundle.view(), self._replaced)
+        if told:
+            for section, value in bundle.view().map(without_source(self._replaced)).items():
+                setattr(bundle, section, value)
+        return tuple(f"{issue.code}: {issue.message}" for issue in told)
 
     async def of_plan(self, working_dir: Path, *, is_requested: bool) -> Equipment:
         """Return the equipment of a plan that stands for itself; one that a client of the daemon sent is a request."""

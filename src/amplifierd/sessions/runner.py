@@ -211,8 +211,8 @@ class ExecutionRunner:
 
     def _found_at_start(self, kernel: KernelSession) -> dict[str, Any]:
         """Return what the record has to say differently, now that the modules are loaded."""
-        build, warning = self.equipment.build, self.equipment.warning
-        warnings = [*kernel.load_failures, *([{"code": "build-changed", "message": warning}] if warning else [])]
+        build = self.equipment.build
+        warnings = [*kernel.load_failures, *self.equipment.warnings]
         found: dict[str, Any] = {"load_warnings": warnings, "stale": self.equipment.newer_build is not None}
         found["tainted"] = kernel.take_over_taint(self.record.tainted)
         if build is not None:

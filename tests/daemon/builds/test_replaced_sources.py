@@ -11,6 +11,10 @@ from amplifierd.exceptions import SettingsError
 MARKED = "async def mount(coordinator, config=None):\n    coordinator.register_capability('theirs', True)\n"
 
 
+def _said(source: str) -> str:
+    return f"'hooks-redaction' is the installed module, not {source}, as sources.replace says"
+
+
 @pytest.fixture
 def source(bench: Any, new_repository: Callable[..., Any]) -> str:
     """A repository with another module of the id of an installed one."""
@@ -29,8 +33,14 @@ async def test_a_named_source_is_used_until_the_settings_replace_it(bench: Any, 
     locked = bench.lock()["resources"]["hooks"][0]
     assert (locked["kind"], locked["ref"], locked["path"]) == ("installed", None, None)
     assert replaced.build_id != named.build_id
-    assert f"'hooks-redaction' is the installed module, not {source}" in "\n".join(replaced.warnings)
+    assert _said(source) in "\n".join(replaced.warnings)
     assert (await home.profiles.compile("local/mine")).build_id == replaced.build_id
+
+    told = await home.plans.explain(replaced, "hooks[hooks-redaction].source")
+    assert told["origin"]["profile"] == "sources.replace"
+    assert [old["value"] for old in told["overrode"]] == [source]
+    assert told["overrode"][0]["origin"]["profile"] == "local/mine"
+    assert (await home.plans.explain(named, "hooks[hooks-redaction].source"))["overrode"] == []
 
     back = await bench.reopen().profiles.compile("local/mine")
     assert back.build_id == named.build_id
@@ -39,7 +49,7 @@ async def test_a_named_source_is_used_until_the_settings_replace_it(bench: Any, 
 
 @pytest.mark.parametrize("replace", [{}, {"hooks-redaction": "installed"}])
 async def test_a_bundle_has_the_installed_module_as_well(
-    bench: Any, source: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, replace: dict[str, str]
+    bench: Any, source: str, tmp_path: Path, replace: dict[str, str]
 ) -> None:
     session = "session: {orchestrator: {module: loop-basic}, context: {module: context-simple}}"
     hooks = f"hooks: [{{module: hooks-redaction, source: '{source}'}}]"
@@ -50,8 +60,9 @@ async def test_a_bundle_has_the_installed_module_as_well(
     async with home.sessions.open(bundle=str(bundle), working_dir=tmp_path) as opened:
         coordinator = await opened.load()
         assert coordinator.get_capability("theirs") is (None if replace else True)
+        told = [warning["message"] for warning in opened.record.load_warnings]
+        assert told == [f"source-replaced: {_said(source)}"] * bool(replace)
 
-    assert ("is the installed module, not" in caplog.text) is bool(replace)
     await home.sessions.close()
 
 
