@@ -3,25 +3,40 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
 
 import typer
 
 from amplifier_system.visible import visible
-from amplifierd.agreements import Agreement, Agreements
 from amplifierd.exceptions import AgreementNeededError
-from amplifierd.paths import Paths
 
 from .confirmation import interruptible
 from .failures import say
 
+T = TypeVar("T")
 
-def is_agreed_now(error: AgreementNeededError, paths: Paths) -> bool:
-    """Ask a person at the terminal about all that is needed, and remember a yes; False where no one can be asked."""
+
+async def once_agreed(
+    attempt: Callable[[], Awaitable[T]], remember: Callable[[list[Mapping[str, Any]]], Awaitable[object]]
+) -> T:
+    """Open a session; a person at the terminal is asked about what its plan would give away, and a yes remembered.
+
+    Raises:
+        AgreementNeededError: they said no, or no one can be asked.
+    """
+    try:
+        return await attempt()
+    except AgreementNeededError as error:
+        if not _is_agreed(error):
+            raise
+        await remember(error.agreements)
+    return await attempt()
+
+
+def _is_agreed(error: AgreementNeededError) -> bool:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     say(visible(error.message))
     with interruptible():
-        if not typer.confirm("Agree? It is remembered in config/agreements.yaml", err=True):
-            return False
-    Agreements(paths).add(*map(Agreement.read, error.agreements))
-    return True
+        return typer.confirm("Agree? It is remembered in config/agreements.yaml", err=True)

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import typer
 
 from amplifier_core.exceptions import AmplifierError, ModuleLoadError
+from amplifierd.agreements import Agreement, Agreements
 from amplifierd.daemon.run_file import find_running
-from amplifierd.exceptions import AgreementNeededError, SessionHeldError
+from amplifierd.exceptions import SessionHeldError
 from amplifierd.home import Home
 from amplifierd.paths import Paths
 from amplifierd.sessions.approvers import Approver
 from amplifierd.sessions.session import SessionOpening
 from amplifierd.sessions.working_place import unfit_working_dir
 
-from .agreement_prompt import is_agreed_now
+from .agreement_prompt import once_agreed
 from .attended_session import AttendedSession
 from .config import ResolvedConfig
 from .confirmation import interruptible
@@ -73,20 +74,16 @@ class InProcess:
     async def open(self, agent: Mapping[str, Any], approver: Approver, *, name: str | None) -> AttendedSession:
         given: dict[str, Any] = {"working_dir": Path.cwd(), **agent}
         sessions = self._home.sessions
-        return await self._agreed(lambda: self._opened(sessions.open(**given, approver=approver, name=name)))
+        return await once_agreed(
+            lambda: self._opened(sessions.open(**given, approver=approver, name=name)), self._agree
+        )
 
     async def resume(self, session_id: str, approver: Approver) -> AttendedSession:
         sessions = self._home.sessions
-        return await self._agreed(lambda: self._opened(sessions.resume(session_id, approver=approver)))
+        return await once_agreed(lambda: self._opened(sessions.resume(session_id, approver=approver)), self._agree)
 
-    async def _agreed(self, attempt: Callable[[], Awaitable[AttendedSession]]) -> AttendedSession:
-        """Open a session, and ask a person about what its plan would give away."""
-        try:
-            return await attempt()
-        except AgreementNeededError as error:
-            if not is_agreed_now(error, self._home.paths):
-                raise
-        return await attempt()
+    async def _agree(self, agreements: list[Mapping[str, Any]]) -> None:
+        Agreements(self._home.paths).add(*map(Agreement.read, agreements))
 
     async def _opened(self, opening: SessionOpening) -> AttendedSession:
         try:
@@ -123,18 +120,21 @@ class InDaemon:
             "working_dir": str(agent.get("working_dir") or Path.cwd()),
             "name": name,
         }
-        try:
-            return await RemoteSession.create(self.client, body, approver)
-        except ModuleLoadError as error:
-            raise _cannot_start(error) from error
+        return await self._opened(lambda: RemoteSession.create(self.client, body, approver))
 
     async def resume(self, session_id: str, approver: Approver) -> AttendedSession:
         from amplifierd.client.remote_session import RemoteSession  # few commands speak to a daemon
 
+        return await self._opened(lambda: RemoteSession.resume(self.client, session_id, approver))
+
+    async def _opened(self, attempt: Callable[[], Awaitable[AttendedSession]]) -> AttendedSession:
         try:
-            return await RemoteSession.resume(self.client, session_id, approver)
+            return await once_agreed(attempt, self._agree)
         except ModuleLoadError as error:
             raise _cannot_start(error) from error
+
+    async def _agree(self, agreements: list[Mapping[str, Any]]) -> None:
+        await self.client.patch("/settings/agreements", {"agree": agreements})
 
     async def change_profile(self, session_id: str, profile: str) -> None:
         await self.client.post(f"/sessions/{session_id}/change-profile", {"profile_name": profile})

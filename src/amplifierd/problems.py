@@ -189,7 +189,7 @@ INTERRUPTED = "interrupted"
 """The code of a turn that ended with the process that ran it."""
 
 _ABSOLUTE_PATH = re.compile(r"""(?<![\w./:~-])/(?:[^\s/'"`,;:()]+/)+([^\s/'"`,;:()]*)""")
-_FACTS = ("provider", "model", "tool_name", "raw_arguments")
+_FACTS = ("provider", "model", "tool_name", "raw_arguments", "agreements")
 
 
 def find_problem(error: BaseException) -> Problem:

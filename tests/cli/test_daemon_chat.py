@@ -13,10 +13,12 @@ import pytest
 sys.path.append(str(Path(__file__).parent))
 
 from daemon_home import served_home
+from git_repository import Repository, use_plain_git
 from muted_daemon import way_to_daemon
 from plans import call, plan_file
 from terminal import ALT_ENTER, CTRL_D, Terminal
 
+from amplifierd.agreements import Agreement, Agreements
 from amplifierd.control import background
 from amplifierd.paths import Paths
 
@@ -124,3 +126,25 @@ def test_a_turn_goes_on_in_the_daemon_when_the_chat_is_left_and_can_be_continued
     again.expect(">")
     again.press(CTRL_D)
     assert again.end() == 0
+
+
+def test_what_a_fetched_bundle_would_get_is_asked_about_at_the_terminal_of_a_command(
+    tmp_path: Path, amplifier: Any, served: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_plain_git(monkeypatch)
+    repository = Repository(tmp_path / "theirs")
+    provider = "providers: [{module: provider-mock, config: {script: ['Heard.'], name: '${HOME}'}}]"
+    head = "session: {orchestrator: {module: loop-basic}, context: {module: context-simple}}"
+    repository.commit({"bundle.md": f"---\nbundle: {{name: theirs, version: 1.0.0}}\n{head}\n{provider}\n---\n"})
+    run = ("run", "--daemon", "--bundle", f"{repository.source}@main", "Hello")
+    amplifier = replace(amplifier, home=served)
+
+    for answer, shown in (("n", "amplifier config agree provider-mock"), ("y", "Heard.")):
+        terminal = Terminal(amplifier, *run)
+        terminal.expect("provider-mock would get the variable HOME")
+        terminal.expect("Agree?")
+        terminal.type(answer)
+        terminal.expect(shown)
+        terminal.end()
+    assert Agreements(Paths.from_environment(served, {})).list() == (Agreement("provider-mock", "HOME"),)
+    assert amplifier(*run).stdout == "Heard.\n"

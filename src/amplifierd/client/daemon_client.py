@@ -279,7 +279,9 @@ def _read(response: httpx2.Response) -> dict[str, Any]:
 def error_of_problem(problem: Mapping[str, Any]) -> Exception:
     """Return a problem as the exception that it was in the daemon."""
     detail, hint = str(problem.get("detail") or "it failed"), str(problem.get("hint") or "")
-    facts = {"message": detail, "hint": hint}
+    facts: dict[str, Any] = {"message": detail, "hint": hint}
+    if "agreements" in problem:
+        facts["agreements"] = problem["agreements"]
     data = {"class": problem.get("error_class"), "facts": facts, "problem": dict(problem)}
     error = error_of({"message": detail, "data": data})
     if isinstance(error, RemoteError):
