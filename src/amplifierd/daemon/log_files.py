@@ -59,6 +59,7 @@ class DaemonLog:
         if echo:
             handlers.append(logging.StreamHandler())
         self._handlers, self._secrets = handlers, secrets
+        self._level_before = logging.getLogger().level
         self.write(level=level, as_json=as_json)
         for handler in handlers:
             logging.getLogger().addHandler(handler)
@@ -72,6 +73,7 @@ class DaemonLog:
 
     def close(self) -> None:
         root = logging.getLogger()
+        root.setLevel(self._level_before)
         for handler in self._handlers:
             root.removeHandler(handler)
             with suppress(OSError):  # the disk is full

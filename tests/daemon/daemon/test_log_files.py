@@ -25,15 +25,23 @@ logger = logging.getLogger("amplifierd.test")
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[DaemonLog]:
     home = open_home(tmp_path / "home")
-    kept = logging.getLogger().level
     log = DaemonLog(home.paths.logs, home.sessions.runtime.secrets, level="info", as_json=True, echo=False)
     yield log
     log.close()
-    logging.getLogger().setLevel(kept)
 
 
 def lines_of(log: DaemonLog) -> list[dict[str, str]]:
     return [json.loads(line) for line in log.file.read_text().splitlines()]
+
+
+def test_a_closed_log_leaves_the_process_as_it_was(tmp_path: Path) -> None:
+    root = logging.getLogger()
+    before = root.level, list(root.handlers)
+    home = open_home(tmp_path / "home")
+
+    DaemonLog(home.paths.logs, home.sessions.runtime.secrets, level="debug", as_json=False, echo=True).close()
+
+    assert (root.level, list(root.handlers)) == before
 
 
 def test_a_line_of_a_request_carries_its_id(log: DaemonLog, tmp_path: Path) -> None:
