@@ -21,7 +21,7 @@ import pytest
 
 Numbers = Sequence[int]  # tests, by their place among those that were collected
 
-_WAITING = ("end_to_end", "page", "cli", "docs", "daemon", "foundation", "architecture")
+_WAITING = ("end_to_end", "page", "security", "cli", "docs", "daemon", "foundation", "architecture")
 """Folders whose tests often wait, for processes that they started; those that take longest are begun first, so that
 none is left alone at the end. The tests of all others keep a core busy."""
 
