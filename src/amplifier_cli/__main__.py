@@ -2,11 +2,14 @@
 
 import sys
 
+from amplifier_system.distributions import can_start
 from amplifier_system.starting import starting
 
 
 def run() -> int:
     """Run the command of this process and return its exit code."""
+    if not can_start():
+        return 1
     with starting():
         from .main import main  # Ctrl-C while it is imported needs no traceback
     return main()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +16,7 @@ from typing import Any, Literal
 from amplifier_core.exceptions import AmplifierError
 from amplifier_sessions.session_directory import is_session_id
 from amplifier_sessions.session_query import SessionQuery
+from amplifier_system.distributions import LABEL, mixed_installation
 from amplifierd.exceptions import SessionHeldError, SettingsError
 from amplifierd.home import Home
 from amplifierd.session_defaults import WITHOUT_KEYS, default_profile
@@ -28,6 +31,9 @@ from .session_choice import find_profile
 Grade = Literal["ok", "warning", "error"]
 _LEAST_PYTHON = (3, 11)
 _LEAST_FREE = 200 * 1024 * 1024
+_CLAIMED = ("amplifier-core", "amplifier-foundation")
+_COMMANDS = ("amplifier", "amplifier-core", "amplifierd")
+_OUR_FILES = re.compile(r"^(amplifier_(?:cli|core|foundation|kit|system|sessions)|amplifierd)/", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,8 @@ async def examine(home: Home, invocation: Invocation) -> AsyncIterator[Finding]:
     """Yield what every check finds, one after the other."""
     yield _python()
     yield _git()
+    for finding in _distributions():
+        yield finding
     yield _writable(home)
     yield _space(home)
     for warning in home.settings.warnings:
@@ -72,6 +80,33 @@ def _git() -> Finding:
     except (OSError, subprocess.SubprocessError) as error:
         return Finding("git", "error", f"git does not work: {error}", f"repair or replace {path}")
     return Finding("git", "ok", run.stdout.strip())
+
+
+def _distributions() -> Iterator[Finding]:
+    """Look at who else brings packages or commands of our names, and whether the names of our parts are taken."""
+    mixed = mixed_installation()
+    if mixed is not None:
+        told, _, fix = str(mixed).partition("\n  fix: ")
+        yield Finding("installation", "error" if mixed.replaced else "warning", told, fix)
+    for each in importlib.metadata.distributions():
+        name = str(each.metadata["Name"])
+        if name == "amplifier" or LABEL in each.version:
+            continue
+        told = f"{name} {each.version}"
+        commands = [point.name for point in each.entry_points if point.group == "console_scripts"]
+        if taken := [command for command in _COMMANDS if command in commands]:
+            message = f"{told} has a command {' and '.join(taken)} too, and the one that was installed last is started"
+            fix = "start ours with python -m amplifier_cli and python -m amplifierd, or give each its own environment"
+            yield Finding("commands", "warning", message, fix)
+        if found := sorted(set(_OUR_FILES.findall(each.read_text("RECORD") or ""))):
+            message = f"{told} installs files into {', '.join(found)}, which are ours"
+            yield Finding("packages", "warning", message, f"give {name} an environment of its own")
+    for name in _CLAIMED:
+        try:
+            importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            message = f"nothing tells installers that {name} is here: what requires it fetches another over ours"
+            yield Finding("installation", "warning", message, "install Amplifier again")
 
 
 def _writable(home: Home) -> Finding:

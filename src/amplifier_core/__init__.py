@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import capabilities
 from ._version import __version__ as __version__
+from ._version import warn_of_other_distributions as _warn_of_other_distributions
 from .cancellation import CancellationState, CancellationToken
 from .content_models import (
     ContentBlock,
@@ -175,6 +176,8 @@ __all__ = [
     "retry_with_backoff",
     "wait_for",
 ]
+
+_warn_of_other_distributions(__path__[0])
 
 _TEST_KIT = frozenset(
     {

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from amplifier_system.distributions import refuse_mixed_installation
 from amplifier_system.lazy_names import lazy_names
 
 if TYPE_CHECKING:
@@ -138,6 +139,8 @@ __all__ = [
     "write_with_retry",
     "write_yaml",
 ]
+
+refuse_mixed_installation()  # the kernel, too, may be another's
 
 __getattr__ = lazy_names(
     __name__,

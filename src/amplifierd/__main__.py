@@ -3,12 +3,15 @@
 import sys
 from collections.abc import Sequence
 
+from amplifier_system.distributions import can_start
 from amplifier_system.garbage_collection import begin_the_start
 from amplifier_system.starting import starting
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command of this process, or the one that `arguments` name, and return its exit code."""
+    if not can_start():
+        return 1
     begin_the_start()
     with starting():
         from amplifierd.control.main import main  # much to import, once nothing looks for garbage in it

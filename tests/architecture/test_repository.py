@@ -6,12 +6,14 @@ import subprocess
 import tomllib
 from importlib.metadata import distribution
 from pathlib import Path
+from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from amplifier_core import __version__
+from amplifier_core._version import ECOSYSTEM_VERSION
 
 ROOT = Path(__file__).parents[2]
 
@@ -67,6 +69,21 @@ def test_the_installed_distribution_has_this_version() -> None:
     assert distribution("amplifier").version == __version__
 
 
+def test_the_parts_have_the_version_that_is_claimed_and_require_what_the_whole_requires() -> None:
+    projects = [_project(file) for file in sorted(ROOT.glob("packages/*/pyproject.toml"))]
+
+    assert [project["name"] for project in projects] == ["amplifier-core", "amplifier-foundation"]
+    for project in projects:
+        assert project["version"] == distribution(project["name"]).version == ECOSYSTEM_VERSION
+        required = set(project["dependencies"]) - {f"amplifier-core=={ECOSYSTEM_VERSION}"}
+        assert required <= set(_project(ROOT / "pyproject.toml")["dependencies"])
+
+
+def _project(file: Path) -> dict[str, Any]:
+    found: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))["project"]
+    return found
+
+
 @pytest.mark.parametrize(
     "file", ["constraints.txt", "benchmarks/peer-requirements.txt", "benchmarks/durable-peer-requirements.txt"]
 )
@@ -78,7 +95,7 @@ def test_pins_are_a_name_and_a_version_in_order(file: str) -> None:
 
 
 def test_everything_the_project_needs_is_pinned() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    project = _project(ROOT / "pyproject.toml")
     named = [
         *project["dependencies"],
         *(need for extra in project["optional-dependencies"].values() for need in extra),

@@ -130,6 +130,30 @@ def test_a_healthy_home_has_no_errors(say: Say) -> None:
     assert "amplifier init" in said.out
 
 
+def test_others_with_our_commands_and_packages_are_named(
+    say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, file, text in (
+        ("other_cli", "entry_points.txt", "[console_scripts]\namplifier = other_cli:main\n"),
+        ("amplifierd", "RECORD", "amplifierd/app.py,,\namplifierd-0.3.dist-info/METADATA,,\n"),
+    ):
+        info = tmp_path / f"installed/{name}-0.3.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.3\n")
+        (info / file).write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path / "installed"))
+
+    found = findings(say)
+
+    assert [each["message"] for each in found["commands"]] == [
+        "other_cli 0.3 has a command amplifier too, and the one that was installed last is started"
+    ]
+    assert [each["message"] for each in found["packages"]] == [
+        "amplifierd 0.3 installs files into amplifierd, which are ours"
+    ]
+    assert "installation" not in found
+
+
 def test_a_stale_lock_is_found_and_fixed(say: Say, amplifier: Any) -> None:
     say("profile", "new", "helper", "--extends", "offline")
     say("profile", "compile", "helper")

@@ -1,20 +1,20 @@
 """The wheel in an environment of its own, as pipx and uv install it: with what it declares to need, and no checkout."""
 
 import json
-import os
 import subprocess
 import sys
 import venv
-from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
 from amplifier_core import __version__
+from amplifier_core._version import ECOSYSTEM_VERSION
+
+sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
+from package_index import write_wheel
+from shared_packages import link, needed_by
 
 ROOT = Path(__file__).parents[2]
 
@@ -50,41 +50,12 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     pip = [sys.executable, "-m", "pip", "--python", str(environment / "bin/python"), "install", "--quiet"]
     subprocess.run([*pip, "--no-index", "--no-deps", str(wheel)], capture_output=True, text=True, check=True)
     (site,) = (environment / "lib").glob("python*/site-packages")
-    for needed in _needed_by("amplifier"):
-        _link(needed, site)
+    for needed in needed_by("amplifier"):
+        link(needed, site)
     for name in ("home", "project"):
         (folder / name).mkdir()
     (folder / "project/notes.md").write_text("- buy milk\n")
     return Installed(environment, folder / "home", folder / "project")
-
-
-def _needed_by(name: str) -> Iterator[Distribution]:
-    """Yield the distributions that one declares to need, all the way down, without its extras."""
-    found: set[str] = {canonicalize_name(name)}
-    waiting = [(name, frozenset[str]())]
-    while waiting:
-        current, extras = waiting.pop()
-        for text in distribution(current).requires or ():
-            requirement = Requirement(text)
-            wanted = [{"extra": extra} for extra in ("", *extras)]
-            if requirement.marker and not any(map(requirement.marker.evaluate, wanted)):
-                continue
-            if (key := canonicalize_name(requirement.name)) not in found:
-                found.add(key)
-                waiting.append((requirement.name, frozenset(requirement.extras)))
-                yield distribution(requirement.name)
-
-
-def _link(needed: Distribution, site: Path) -> None:
-    """Let an environment share what this one has of a distribution, which saves the download."""
-    for top in {file.parts[0] for file in needed.files or ()} - {"..", "__pycache__"}:
-        if not (site / top).exists():
-            (site / top).symlink_to(Path(str(needed.locate_file(top))))
-    for script in (file for file in needed.files or () if file.parts[:3] == ("..", "..", "..")):
-        target = site.joinpath(*script.parts)
-        if not os.path.lexists(target):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.symlink_to(Path(str(needed.locate_file(script))).resolve())
 
 
 def test_it_runs_from_the_wheel_alone(installed: Installed) -> None:
@@ -127,3 +98,21 @@ print("\\n".join([render("*a*").strip(), *found]))
     assert html == '<p dir="auto"><em>a</em></p>'
     assert "index.html" in wanted
     assert wanted <= set(shipped)
+
+
+def test_what_depends_on_the_names_of_our_parts_installs_beside_them(installed: Installed, tmp_path: Path) -> None:
+    code = "import amplifier_core, amplifier_foundation.registry\n"
+    write_wheel(tmp_path, "small_app", "1.0", ["amplifier-core>=2,==2.0.2", "amplifier-foundation"], code)
+    write_wheel(tmp_path, "small_module", "1.0", ["amplifier-core~=2.0", "amplifier-foundation>=1"], code)
+    write_wheel(tmp_path, "amplifier_core", "2.1.0", code="raise SystemError('another kernel')\n")
+    python = str(installed.environment / "bin/python")
+    uv = [sys.executable, "-m", "uv", "pip", "--no-config"]
+
+    source = ["--python", python, "--no-index", "--find-links", str(tmp_path)]
+    subprocess.run([*uv, "install", *source, "small_app", "small_module"], capture_output=True, check=True)
+
+    said = "import small_app, small_module; from importlib.metadata import version as v"
+    said += "; print(v('amplifier-core'), v('amplifier-foundation'))"
+    assert installed.run(python, "-c", said) == f"{ECOSYSTEM_VERSION} {ECOSYSTEM_VERSION}\n"
+    checked = subprocess.run([*uv, "check", "--python", python], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stderr

@@ -43,20 +43,32 @@ class PackageIndex:
         more: Mapping[str, bytes] = MappingProxyType({}),
     ) -> Path:
         """Put a distribution into it: one module of its own name that says its version."""
-        info = f"{name}-{version}.dist-info"
-        metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-        texts = {
-            f"{name}.py": code or f"VERSION = {version!r}\n",
-            f"{info}/METADATA": metadata + "".join(f"Requires-Dist: {line}\n" for line in requires),
-            f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        }
-        contents = {path: text.encode() for path, text in texts.items()} | more
-        wheel = self.directory / f"{name}-{version}-py3-none-any.whl"
-        with zipfile.ZipFile(wheel, "w") as archive:
-            record = ""
-            for path, content in contents.items():
-                archive.writestr(path, content)
-                digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
-                record += f"{path},sha256={digest},{len(content)}\n"
-            archive.writestr(f"{info}/RECORD", f"{record}{info}/RECORD,,\n")
-        return wheel
+        return write_wheel(self.directory, name, version, requires, code, more)
+
+
+def write_wheel(
+    directory: Path,
+    name: str,
+    version: str,
+    requires: Sequence[str] = (),
+    code: str = "",
+    more: Mapping[str, bytes] = MappingProxyType({}),
+) -> Path:
+    """Write the wheel of a distribution: one module of its own name that says its version, and more files."""
+    info = f"{name}-{version}.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    texts = {
+        f"{name}.py": code or f"VERSION = {version!r}\n",
+        f"{info}/METADATA": metadata + "".join(f"Requires-Dist: {line}\n" for line in requires),
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    contents = {path: text.encode() for path, text in texts.items()} | more
+    wheel = directory / f"{name}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        record = ""
+        for path, content in contents.items():
+            archive.writestr(path, content)
+            digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+            record += f"{path},sha256={digest},{len(content)}\n"
+        archive.writestr(f"{info}/RECORD", f"{record}{info}/RECORD,,\n")
+    return wheel

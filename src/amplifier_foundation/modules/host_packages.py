@@ -18,13 +18,15 @@ from pathlib import Path
 from threading import Lock
 
 from amplifier_core import sys_path
+from amplifier_core._version import ECOSYSTEM_VERSION
 from amplifier_core.packages import ENTRY_POINT_GROUP, folder_name
 from amplifier_foundation.sources.store import make_directory, read_json, write_json
 
 from .requirements import applies, extras_of, is_clearly_met, name_of, normalise_name
 
 DISTRIBUTION = "amplifier"
-_OURS = ("amplifier-core", "amplifier-foundation", "amplifier-kit")
+_CLAIMED = dict.fromkeys(("amplifier-core", "amplifier-foundation"), ECOSYSTEM_VERSION)
+_OURS = (*_CLAIMED, "amplifier-kit")
 _FORMAT = 1
 _REQUIRES = re.compile(r"^Requires-Dist:(.*)$", re.MULTILINE | re.IGNORECASE)
 _VERSION = re.compile(r"^Version:(.*)$", re.MULTILINE | re.IGNORECASE)
@@ -40,7 +42,7 @@ _reading = Lock()
 class HostPackages:
     """The provided distributions, by normalised name, with their versions.
 
-    Those in `ours` are parts of one distribution and have no release numbers of their own: they satisfy any version.
+    Those in `ours` are parts of one distribution, which no other takes the place of: they satisfy any version.
     """
 
     versions: dict[str, str]
@@ -129,10 +131,11 @@ def _read(state: State, extras: Extras) -> HostPackages:
     directories = tuple(directory for directory, _ in state)
     host = _find(DISTRIBUTION, directories)
     if host is None:
-        return HostPackages(dict.fromkeys((DISTRIBUTION, *_OURS), "0"), frozenset((DISTRIBUTION, *_OURS)), directories)
+        ours = frozenset((DISTRIBUTION, *_OURS))
+        return HostPackages({**dict.fromkeys(sorted(ours), "0"), **_CLAIMED}, ours, directories)
     modules = (point.name for point in host.entry_points if point.group == ENTRY_POINT_GROUP)
     ours = frozenset((*_OURS, *(normalise_name(folder_name(module_id)) for module_id in modules)))
-    versions = {DISTRIBUTION: host.version, **dict.fromkeys(ours, host.version)}
+    versions = {DISTRIBUTION: host.version, **dict.fromkeys(ours, host.version), **_CLAIMED}
     waiting, seen = list(_required_by(_head(host), extras)), {(name, frozenset[str]()) for name in versions}
     while waiting:
         name, wanted = needed = waiting.pop()

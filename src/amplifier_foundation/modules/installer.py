@@ -36,6 +36,8 @@ _UV_DEPENDS = re.compile(r"([A-Za-z0-9._-]+)(?:==\S+)?\s+depends\s+on\s+([A-Za-z
 _UV_CAUSE = re.compile(r"\bBecause\s+(.+?),\s+we\s+can\s+conclude", re.DOTALL)
 _NO_WHEELS = re.compile(r"no\s+usable\s+wheels|building\s+(?:from\s+)?source|only wheels are installed", re.IGNORECASE)
 _KEPT_CHARACTERS = 20_000
+_OVERRIDES = "ours.txt"
+"""What is ours, which counts for uv whatever a distribution asks for in its place, by version or by address."""
 _ADDRESS = re.compile(r"^[^;]*@\s*\S")
 _WHEEL = re.compile(r"@\s*\S+?\.whl(?:[#?]\S*)?(?:\s*;|\s*$)")
 _INDEX_VARIABLE = re.compile(
@@ -125,6 +127,8 @@ async def install_together(
     async with scratch_directory() as directory:
         arguments = await asyncio.to_thread(_write_inputs, directory, needed, host)
         command = [*installer_command(target, allow_builds=builds), *arguments]
+        if Path(command[0]).name == "uv":
+            command += ["--override", str(directory / _OVERRIDES)]
         returncode, output = await _run(command)
     if returncode != 0:
         raise _failure(needed, host, returncode, command, shown(output), builds=builds)
@@ -206,6 +210,8 @@ def _write_inputs(directory: Path, needed: Mapping[str, Sequence[str]], host: Ho
         write_stub(stubs, name, version, host.metadata_of(name))
     constraints = directory / "host-constraints.txt"
     constraints.write_text("".join(f"{line}\n" for line in host.constraints()), encoding="utf-8")
+    overrides = "".join(f"{line}\n" for line in host.constraints(host.ours))
+    (directory / _OVERRIDES).write_text(overrides, encoding="utf-8")
     owners = [
         write_stub(directory, _anchor(owner), "0", _anchor_metadata(_anchor(owner), lines))
         for owner, lines in needed.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.metadata
 import json
 import logging
 import time
@@ -67,6 +68,7 @@ _FETCH_PATIENCE_S = 2.0
 _TELL_S = 2.0
 _AGAIN_S = 2.0
 _TURNS = "interrupted turns"
+_PLUGINS = "amplifierd.plugins"
 
 
 class Daemon:
@@ -246,6 +248,7 @@ class Daemon:
             self.events.tell("daemon:ready", {})
             logger.info("ready after %.2f s", self.uptime_seconds)
             self.upkeep.start(self.live.supervisor)
+        await asyncio.to_thread(_name_plugins)
         if self.home.settings.startup.check_on_start:
             await self._take("profile freshness", self.freshness.look)
         if self.home.settings.startup.update_on_start and not self.home.settings.offline:
@@ -355,6 +358,13 @@ class Daemon:
     def hurry(self) -> None:
         """Let a stop that is under way end turns at once."""
         self.live.hurry()
+
+
+def _name_plugins() -> None:
+    """Say in the log which plug-ins of the ecosystem's daemon are installed, because none is loaded."""
+    for point in importlib.metadata.entry_points(group=_PLUGINS):
+        by = f" of {point.dist.name} {point.dist.version}" if point.dist else ""
+        logger.warning("the plug-in %s%s is not loaded: the group %s is not supported", point.name, by, _PLUGINS)
 
 
 def _published(event: LiveEvent) -> PublishedEvent:

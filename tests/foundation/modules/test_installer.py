@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from amplifier_core._version import ECOSYSTEM_VERSION
 from amplifier_foundation.modules.host_packages import HostPackages, host_packages
 from amplifier_foundation.modules.installer import InstallError, RequirementConflict, install_together
 
@@ -54,6 +55,30 @@ async def test_modules_share_one_directory_without_what_the_host_has(
         "gadget-1.0.dist-info",
         "widget-1.0.dist-info",
     }
+
+
+@pytest.mark.parametrize("kernel", ["amplifier-core>=77", "amplifier-core @ git+file:///srv/nowhere/amplifier-core"])
+async def test_a_dependency_that_names_another_kernel_gets_ours(
+    tmp_path: Path, make_wheel: Any, host: HostPackages, kernel: str
+) -> None:
+    make_wheel("amplifier_core", "77.0")
+    make_wheel("gadget", "1.0", (kernel,))
+
+    pins = await install_together({"tool-a": ["gadget"]}, tmp_path / "target", host)
+
+    assert pins.build == ("gadget==1.0",)
+    assert f"amplifier-core=={ECOSYSTEM_VERSION}" in pins.host
+
+
+@pytest.mark.usefixtures("installer")
+async def test_a_dependency_on_a_release_that_ours_stands_for_is_met(
+    tmp_path: Path, make_wheel: Any, host: HostPackages
+) -> None:
+    make_wheel("gadget", "1.0", ("amplifier-core>=2.0,<3", "amplifier-foundation"))
+
+    pins = await install_together({"tool-a": ["gadget"]}, tmp_path / "target", host)
+
+    assert pins.build == ("gadget==1.0",)
 
 
 @pytest.mark.usefixtures("installer")
