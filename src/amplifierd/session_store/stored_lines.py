@@ -31,6 +31,11 @@ class StoredLines(Collection[Line]):
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return cls(lambda: ())
+        return cls.in_descriptor(descriptor)
+
+    @classmethod
+    def in_descriptor(cls, descriptor: int) -> StoredLines:
+        """Return the lines that an open file has at this moment; it is closed when they are not needed any more."""
         end = os.fstat(descriptor).st_size
 
         def begin() -> Iterator[Line]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from amplifierd.exceptions import (
 from amplifierd.session_store.hold import Holder
 from amplifierd.session_store.message_page import Place
 from amplifierd.session_store.protocol import SessionStore
+from amplifierd.session_store.stored_lines import StoredLines
 
 sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
 from stored_sessions import event, message, new_session
@@ -348,6 +350,27 @@ async def test_a_whole_session_is_read_at_once_and_stored_elsewhere_as_it_is(
     await other.close()
     with pytest.raises(SessionNotFoundError):
         await store.read_whole("s2")
+
+
+async def test_a_long_session_is_moved_whole_and_again_where_that_was_interrupted(
+    store: SessionStore, me: Holder
+) -> None:
+    talk = [message(f"{number}", number) for number in range(1, 402)]
+    happened = [event(number, text=f"\u0000 {number}") for number in range(1, 1002)]
+    new = new_session("s1", messages=StoredLines(lambda: talk), events=StoredLines(lambda: happened))
+    broken = replace(new, events=StoredLines(lambda: [*happened, {"seq": 1002, "data": object()}]))
+
+    with pytest.raises(ValueError, match="cannot be stored"):
+        await store.add(broken, me)
+    assert await store.existing(["s1"]) == set()
+    await store.add(new, me)
+    with pytest.raises(SessionExistsError):
+        await store.add(new, me)
+
+    whole = await store.read_whole("s1")
+    assert ([*whole.messages], [*whole.events]) == (talk, happened)
+    assert [*whole.events] == happened  # it can be gone through again
+    assert (await store.read_events("s1", after_seq=999)) == happened[999:]
 
 
 async def test_a_failed_switch_changes_nothing(store: SessionStore, me: Holder) -> None:

@@ -42,6 +42,7 @@ MOST_CONNECTIONS = 3
 """A process opens so many, and one more where it has a lease to renew."""
 
 _ATTEMPT_S = 15.0
+LONG_ATTEMPT_S = 600.0  # for what is read or written in many parts
 _IDLE_S = 60.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.25
 _CLOSE_S = 5.0
@@ -176,17 +177,17 @@ class Database:
 
     # --- in the database's event loop
 
-    async def run(self, work: Work[T]) -> T:
+    async def run(self, work: Work[T], *, attempt_s: float | None = None) -> T:
         """Do something with a connection, and again when that broke."""
 
         async def attempt() -> T:
             async with self.connection() as connection:
                 return await work(connection)
 
-        return await self.patiently(attempt)
+        return await self.patiently(attempt, attempt_s=attempt_s)
 
-    async def patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Try something until it succeeds or patience is over.
+    async def patiently(self, attempt: Callable[[], Awaitable[T]], *, attempt_s: float | None = None) -> T:
+        """Try something until it succeeds or patience is over; an attempt that takes longer than it may has failed.
 
         Raises:
             StoreUnavailableError: the database was away all the time, or refuses us.
@@ -197,7 +198,7 @@ class Database:
         pause = _FIRST_PAUSE_S
         while True:
             try:
-                async with asyncio.timeout(_ATTEMPT_S):
+                async with asyncio.timeout(attempt_s or _ATTEMPT_S):
                     return await attempt()
             except errors.DiskFull as error:  # waiting makes no room
                 raise StoreFullError(f"{self} has no room left: {_words(error)}", hint=_MAKE_ROOM) from error

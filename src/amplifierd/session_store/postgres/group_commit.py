@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +18,11 @@ from psycopg import AsyncConnection
 from amplifier_system.tasks import start_task
 from amplifierd.exceptions import OutcomeUnknownError, SessionError, StoreUnavailableError
 
-from .database import Database
+from .database import LONG_ATTEMPT_S, Database
 
 Row = tuple[Any, ...]
+Further = Callable[[], Iterable[tuple[str, Mapping[str, Any]]]]
+"""Returns the statements that follow a write in its transaction, one at a time, with their values."""
 
 MOST_TOGETHER = 256
 _MOST_BYTES = 4 << 20
@@ -31,6 +33,7 @@ class _Write:
     statement: str
     values: Mapping[str, Any]
     size: int
+    further: Further | None
     done: asyncio.Future[Row]
 
 
@@ -42,15 +45,19 @@ class GroupCommit:
         self._waiting: deque[_Write] = deque()
         self._writing: asyncio.Task[None] | None = None
 
-    async def execute(self, statement: str, values: Mapping[str, Any], *, size: int = 0) -> Row:
+    async def execute(
+        self, statement: str, values: Mapping[str, Any], *, size: int = 0, further: Further | None = None
+    ) -> Row:
         """Give a statement and return the one row that it answers with; `size` is about how many bytes it has.
+
+        Where it answers with the number of a session, `further` statements are given that number too.
 
         Raises:
             StoreUnavailableError: the database was away for too long; the write did not reach it.
             OutcomeUnknownError: it went away during the write, and stayed away for too long.
             StoreFullError: there is no room for it.
         """
-        write = _Write(statement, values, size, asyncio.get_running_loop().create_future())
+        write = _Write(statement, values, size, further, asyncio.get_running_loop().create_future())
         self._waiting.append(write)
         if self._writing is None:
             self._writing = start_task(self._write())
@@ -71,6 +78,8 @@ class GroupCommit:
     def _take(self) -> list[_Write]:
         taken, size = [self._waiting.popleft()], 0
         while self._waiting and len(taken) < self._most and size < _MOST_BYTES:
+            if taken[0].further is not None or self._waiting[0].further is not None:
+                break
             taken.append(self._waiting.popleft())
             size += taken[-1].size
         return taken
@@ -85,7 +94,8 @@ class GroupCommit:
                 return await _together(connection, writes)
 
         try:
-            rows = await self._database.patiently(attempt)
+            is_long = writes[0].further is not None
+            rows = await self._database.patiently(attempt, attempt_s=LONG_ATTEMPT_S if is_long else None)
         except asyncio.CancelledError:
             for write in writes:
                 write.done.cancel()
@@ -110,8 +120,15 @@ class GroupCommit:
 
 
 async def _together(connection: AsyncConnection, writes: Sequence[_Write]) -> list[Row]:
+    first = writes[0]
+    if first.further is not None:
+        async with connection.transaction():
+            row = await _row(await _execute(connection, first))
+            for statement, values in first.further() if row[0] is not None else ():
+                await connection.execute(statement, {**values, "session": row[0]})
+        return [row]
     if len(writes) == 1:
-        return [await _row(await _execute(connection, writes[0]))]
+        return [await _row(await _execute(connection, first))]
     async with connection.pipeline(), connection.transaction():
         cursors = [await _execute(connection, write) for write in writes]
     return [await _row(cursor) for cursor in cursors]

@@ -1,9 +1,11 @@
-"""Storing a session that is new: everything that it begins with in one statement."""
+"""Storing a session that is new: what it begins with in one statement, or in several of one transaction."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
+from itertools import islice
 from typing import Any
 
 from amplifierd.exceptions import SessionExistsError
@@ -13,7 +15,7 @@ from amplifierd.session_store.protocol import NewSession
 from amplifierd.session_store.record import now
 from amplifierd.session_store.session_files import document_file_name
 
-from .group_commit import GroupCommit
+from .group_commit import GroupCommit, Row
 from .held_sessions import HeldSession, HeldSessions
 from .lines import EVENT_COLUMNS, MESSAGE_COLUMNS, NEW_EVENTS, NEW_MESSAGES, event_values, message_values
 from .members import Members, fenced
@@ -52,6 +54,15 @@ SELECT coalesce((SELECT session FROM created), (
     AND (since, member_id, holder::text) IS NOT DISTINCT FROM (%(since)s, %(own)s, %(holder)s::json::text)
 )), (SELECT count(*) FROM own), (SELECT address FROM own)
 """
+_MORE_MESSAGES = f"""
+INSERT INTO messages (session, line, {MESSAGE_COLUMNS})
+SELECT %(session)s, %(before)s + number, {MESSAGE_COLUMNS} FROM {NEW_MESSAGES} ON CONFLICT (session, line) DO NOTHING
+"""
+_MORE_EVENTS = f"""
+INSERT INTO events (session, line, {EVENT_COLUMNS})
+SELECT %(session)s, %(before)s + number, {EVENT_COLUMNS} FROM {NEW_EVENTS} ON CONFLICT (session, line) DO NOTHING
+"""
+_PART = 200  # messages or events that are in memory at a time
 _HELD, _FREE = 1, 0  # the epochs with which sessions begin
 
 
@@ -65,7 +76,7 @@ class Creation:
         """Store a session, given with its values, and hold it."""
         own, since, record = await self._members.require(), now(), new.record
         held = {"own": own, "holder": json.dumps(holder.facts()), "epoch": _HELD, "since": since, "deleted_at": None}
-        number, is_member, address = await self._writes.execute(_CREATE, {**values, **held}, size=_size(values))
+        number, is_member, address = await self._execute(new, {**values, **held})
         if not is_member:
             raise fenced()
         if number is None:
@@ -76,21 +87,26 @@ class Creation:
 
     async def add(self, new: NewSession, values: Mapping[str, Any]) -> None:
         """Store a session that no one holds."""
-        if await self._add(values, deleted_at=None) is None:
+        if await self._add(new, values, deleted_at=None) is None:
             raise _exists(new.record.session_id)
 
-    async def add_trashed(self, values: Mapping[str, Any], deleted_at: str) -> None:
+    async def add_trashed(self, new: NewSession, values: Mapping[str, Any], deleted_at: str) -> None:
         """Store a session in the trash, unless it is there."""
-        await self._add(values, deleted_at=deleted_at)
+        await self._add(new, values, deleted_at=deleted_at)
 
-    async def _add(self, values: Mapping[str, Any], *, deleted_at: str | None) -> int | None:
+    async def _add(self, new: NewSession, values: Mapping[str, Any], *, deleted_at: str | None) -> int | None:
         free = {"own": None, "holder": None, "epoch": _FREE, "since": now(), "deleted_at": deleted_at}
-        number, *_ = await self._writes.execute(_CREATE, {**values, **free}, size=_size(values))
+        number, *_ = await self._execute(new, {**values, **free})
         return None if number is None else int(number)
+
+    async def _execute(self, new: NewSession, values: Mapping[str, Any]) -> Row:
+        is_long = _PART in (len(values["messages"]), len(values["events"]))
+        further = partial(_further, new) if is_long else None
+        return await self._writes.execute(_CREATE, values, size=_size(values), further=further)
 
 
 def creation_values(new: NewSession) -> dict[str, Any]:
-    """Return what is stored of a new session.
+    """Return what is stored of a new session; of its messages and events, the first ones.
 
     Raises:
         ValueError: there is something in it that cannot be stored, or a document or a part is misnamed.
@@ -100,13 +116,26 @@ def creation_values(new: NewSession) -> dict[str, Any]:
     return {
         **row_values(new.record),
         "plans": [json_text(plan) for plan in (new.plan, *new.archived_plans)],
-        **message_values([*new.messages]),
-        **event_values([*new.events]),
+        **message_values([*islice(new.messages, _PART)]),
+        **event_values([*islice(new.events, _PART)]),
         "document_names": list(new.documents),
         "documents": [json_text(value) for value in new.documents.values()],
         "digests": [checked_digest(digest) for digest in new.parts],
         "parts": list(new.parts.values()),
     }
+
+
+def _further(new: NewSession) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield what stores the messages and events after the first ones, and raise what `creation_values` raises."""
+    messages, events = islice(new.messages, _PART, None), islice(new.events, _PART, None)
+    before = _PART
+    while part := [*islice(messages, _PART)]:
+        yield _MORE_MESSAGES, {**message_values(part), "before": before}
+        before += len(part)
+    before = _PART
+    while part := [*islice(events, _PART)]:
+        yield _MORE_EVENTS, {**event_values(part), "before": before}
+        before += len(part)
 
 
 def _size(values: Mapping[str, Any]) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import os
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
+from tempfile import TemporaryFile
 from typing import Any
 
 from psycopg import AsyncConnection, IsolationLevel
@@ -11,8 +13,9 @@ from psycopg import AsyncConnection, IsolationLevel
 from amplifierd.exceptions import MountPlanMissingError
 from amplifierd.session_store.json_lines import parse_value
 from amplifierd.session_store.protocol import NewSession
+from amplifierd.session_store.stored_lines import StoredLines
 
-from .database import Database
+from .database import LONG_ATTEMPT_S, Database
 from .held_sessions import not_found
 from .session_rows import record_of
 from .stored_text import parsed
@@ -20,9 +23,10 @@ from .stored_text import parsed
 _IDS = "SELECT session_id FROM sessions WHERE deleted_at IS NULL ORDER BY session_id"
 _SESSION = "SELECT number, record FROM sessions WHERE session_id = %s AND deleted_at IS NULL"
 _TRASHED = "SELECT number, record FROM sessions WHERE session_id = %s AND deleted_at = %s"
+_MESSAGES = "SELECT line, body FROM messages WHERE session = %s AND line > %s ORDER BY line LIMIT %s"
+_EVENTS = "SELECT line, body FROM events WHERE session = %s AND line > %s ORDER BY line LIMIT %s"
+_PART = 200  # messages or events that are in memory at a time
 _ROWS = {
-    "messages": "SELECT body FROM messages WHERE session = %s ORDER BY line",
-    "events": "SELECT body FROM events WHERE session = %s ORDER BY line",
     "plans": "SELECT body, number FROM plans WHERE session = %s ORDER BY number",
     "documents": "SELECT name, body FROM documents WHERE session = %s ORDER BY name",
     "parts": "SELECT digest, content FROM parts WHERE session = %s ORDER BY digest",
@@ -74,7 +78,7 @@ async def read_at_once(database: Database, session_id: str, deleted_at: str | No
         finally:
             await connection.set_isolation_level(None)
 
-    return await database.run(select)
+    return await database.run(select, attempt_s=LONG_ATTEMPT_S)
 
 
 async def read_whole(
@@ -95,12 +99,25 @@ async def read_whole(
     return NewSession(
         record_of(body, session_id),
         plans[0],
-        messages=[parsed(line) for (line,) in rows["messages"]],
-        events=[parsed(line) for (line,) in rows["events"]],
+        messages=await _lines(connection, _MESSAGES, number),
+        events=await _lines(connection, _EVENTS, number),
         documents={name: parse_value(value) for name, value in rows["documents"]},
         parts=dict(rows["parts"]),
         archived_plans=plans[1:],
     )
+
+
+async def _lines(connection: AsyncConnection, statement: str, number: int) -> Collection[dict[str, Any]]:
+    """Return the lines of a session; many of them lie in a file without a name, which goes when they are not needed."""
+    rows = await _fetch(connection, statement, [number, 0, _PART])
+    if len(rows) < _PART:
+        return [parsed(body) for _, body in rows]
+    with TemporaryFile() as file:
+        while rows:
+            file.writelines(f"{body}\n".encode() for _, body in rows)
+            rows = await _fetch(connection, statement, [number, rows[-1][0], _PART])
+        file.flush()
+        return StoredLines.in_descriptor(os.dup(file.fileno()))
 
 
 async def _fetch(connection: AsyncConnection, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:

@@ -289,7 +289,7 @@ class PostgresStore:
 
     async def add_trashed(self, new: NewSession, deleted_at: str) -> None:
         checked_session_id(new.record.session_id)
-        await self.database.finish(self._creation.add_trashed(creation_values(new), deleted_at))
+        await self.database.finish(self._creation.add_trashed(new, creation_values(new), deleted_at))
 
     def trashed_workspace(self, trashed: TrashedSession) -> Path:
         return self._workspaces.trashed(trashed.record.session_id, trashed.deleted_at)
