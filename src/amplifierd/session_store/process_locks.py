@@ -11,6 +11,7 @@ a daemon, whatever is left of its workers: it takes their sessions at once, and 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
@@ -65,7 +66,9 @@ class ProcessLocks:
             text = f"{self._directory} cannot be locked, so others could take the sessions of this process: {error}"
             if error.errno in FULL:
                 raise StoreFullError(text, hint=MAKE_ROOM) from error
-            raise SessionError(text, hint=USE_LOCKS) from error
+            is_refused = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
+            writable = f"make {self._directory} writable; reading works all the same"
+            raise SessionError(text, hint=writable if is_refused else USE_LOCKS) from error
 
     def counts(self, hold: Hold) -> bool:
         """True unless the session of a hold is free: its process or its daemon is gone, or this one gave it up."""
