@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from amplifier_system.surroundings import new_token
-from amplifierd.exceptions import MemberUntrustedError, UnauthorizedError
+from amplifierd.exceptions import MemberUntrustedError, RequestRefusedError, UnauthorizedError
 
 _NUMBERS_KEPT = 4096
 """How far behind the highest number a request may come; those of one channel overtake each other."""
@@ -142,11 +142,14 @@ class Channels:
         """Open a channel for a member.
 
         Raises:
-            UnauthorizedError: it does not know the token, or meant another member.
+            UnauthorizedError: it does not know the token.
+            RequestRefusedError: it meant another member, which was reached at this address before.
         """
         expected = _seal(self._token, "hello", hello.sender, hello.receiver, hello.nonce)
-        if not _is_same(expected, hello.proof) or hello.receiver != self._member_id:
-            raise UnauthorizedError("the caller does not know the cluster's token, or meant another member")
+        if not _is_same(expected, hello.proof):
+            raise UnauthorizedError("the caller does not know the cluster's token")
+        if hello.receiver != self._member_id:
+            raise RequestRefusedError(f"this is {self._member_id}, not {hello.receiver}", code="member-not-found")
         channel_id, nonce = new_token(32), new_token(64)
         unsealed = Welcome(channel_id, nonce, "")
         self._open[channel_id] = _Incoming(hello.sender, _key(self._token, hello, unsealed))

@@ -159,6 +159,8 @@ class Peers:
                 answer = response.json()
         except (httpx2.TransportError, httpx2.InvalidURL, TimeoutError, ValueError) as error:
             raise _lost(to, error) from error
+        if response.status_code == 404:  # a daemon that was started again is reached where the one before it was
+            raise MemberError(f"the member {to.member_id} is not at {to.address} any more")
         if response.status_code != 200 or not isinstance(answer, Mapping):
             raise MemberUntrustedError(
                 f"{to.address} does not accept this daemon as a member (status {response.status_code})",

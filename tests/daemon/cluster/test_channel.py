@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amplifierd.cluster.channel import Channel, Channels, Greeting, Request
-from amplifierd.exceptions import MemberUntrustedError, UnauthorizedError
+from amplifierd.exceptions import MemberUntrustedError, RequestRefusedError, UnauthorizedError
 
 TOKEN, OTHER = b"t" * 32, b"o" * 32
 ASKED = Request.of("POST", "/api/v1/sessions/s/execute?a=1", [("accept", "*/*"), ("x-amplifier-caller", "me")], b"{}")
@@ -37,8 +37,8 @@ def test_who_does_not_know_the_token_is_noticed_on_either_side() -> None:
     stranger, receiver = Greeting(OTHER, "a", "b"), Channels(TOKEN, "b")
     with pytest.raises(UnauthorizedError):
         receiver.welcome(stranger.hello)
-    with pytest.raises(UnauthorizedError):
-        receiver.welcome(Greeting(TOKEN, "a", "c").hello)  # one that was meant for another member
+    with pytest.raises(RequestRefusedError, match="this is b, not c"):
+        receiver.welcome(Greeting(TOKEN, "a", "c").hello)
 
     member, impostor = Greeting(TOKEN, "a", "b"), Channels(OTHER, "b")
     forged = impostor.welcome(Greeting(OTHER, "a", "b").hello)

@@ -169,6 +169,17 @@ def test_a_hello_without_the_token_opens_nothing(member: Member, hello: object) 
     assert status in (400, 401, 422)
 
 
+async def test_a_member_whose_address_another_one_has_is_gone_and_no_stranger(member: Member) -> None:
+    peers = member.peers()
+
+    with pytest.raises(MemberError, match=r"is not at .* any more") as raised:
+        await peers.ask(Destination("the one before", member.address), "/api/v1/cluster", caller=ADMIN)
+
+    assert not isinstance(raised.value, MemberUntrustedError)
+    assert not raised.value.was_sent
+    await peers.close()
+
+
 async def test_an_answer_to_something_else_is_not_believed(member: Member) -> None:
     peers = member.peers()
     with wire_to(member.address) as wire:
