@@ -12,6 +12,7 @@ from typing import Any, Literal
 from amplifier_core.exceptions import AmplifierError
 from amplifier_sessions.event_page import named_events
 from amplifier_system.supervisor import Supervisor, cancelled
+from amplifier_system.surroundings import steady_time
 from amplifier_system.tasks import run_to_end, start_task
 from amplifierd.exceptions import (
     HoldLostError,
@@ -119,22 +120,22 @@ class TurnRuns:
     # --- taking
 
     async def _take_all(self, member: Callable[[], Awaitable[str]], worker_id: int) -> None:
-        self._is_unsure = True
+        looked_at = -LOOK_S
         while True:
             self._supervisor.beat(_LOOP)
             self._wake.clear()
             generation = self._times_abandoned
+            if steady_time() >= looked_at + LOOK_S:  # however often it is woken
+                looked_at, self._is_unsure = steady_time(), True
             try:
                 await self._take(await member(), worker_id, generation)
             except (StoreUnavailableError, MemberFencedError) as error:
                 logger.warning("no turns are taken: %s", error)
                 await asyncio.sleep(_AGAIN_S)
                 self.wake(is_unsure=True)
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S):
                     await self._wake.wait()
-            except TimeoutError:
-                self.wake(is_unsure=True)
 
     async def _take(self, member_id: str, worker_id: int, generation: int) -> None:
         is_unsure, self._is_unsure = self._is_unsure, False
@@ -158,9 +159,16 @@ class TurnRuns:
 
     def _begin(self, row: TurnRow, work: Coroutine[Any, Any, object]) -> None:
         """Do something about a turn, even if an earlier attempt, which others took from here, has not ended yet."""
-        task = start_task(work)
+        task = start_task(self._do(row, work))
         self._running[task] = row
         task.add_done_callback(self._running.pop)
+
+    async def _do(self, row: TurnRow, work: Coroutine[Any, Any, object]) -> None:
+        try:
+            await work
+        except Exception as error:
+            logger.exception("what became of turn %s is not known", row.turn_id)
+            await self._leave(row, error)
 
     # --- running
 
