@@ -7,12 +7,14 @@ for rows as they are written and for events as they are published.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from simulated_server import Server, Transaction
 from sql_tables import Key, Row
 
 from amplifierd.daemon.published_event import PublishedEvent
+from amplifierd.session_store.cursor import Cursor
 from amplifierd.sessions.uncounted_usage import TURN_BEGUN, TURN_DONE
 
 _LIVE = ("active", "draining")
@@ -167,3 +169,59 @@ class Invariants:
             raise Violation(f"{owner} publishes {event.name} {sequence}, which is not stored")
         if line["event"] != event.name:
             raise Violation(f"{owner} publishes {event.name} {sequence}, stored is {line['event']}")
+
+
+Stored = Mapping[str, Mapping[int, Mapping[str, Any]]]
+"""The events of sessions by their numbers."""
+
+
+class ShownStream:
+    """What one client sees of a session, whichever members show it: everything that is stored, once and in order.
+
+    `last` is the place up to which it has seen it. One that `is_left` is not followed any further.
+    """
+
+    def __init__(self, name: str, session_id: str, stored: Stored) -> None:
+        self._name, self._session_id, self._stored = name, session_id, stored
+        self.last: Cursor | None = None
+        self.is_left = False
+
+    def __str__(self) -> str:
+        return self._name
+
+    @property
+    def missing(self) -> list[int]:
+        """The events that are stored, and were not shown yet."""
+        last = self.last.seq if self.last is not None else 0
+        return [number for number in self._stored.get(self._session_id, {}) if number > last]
+
+    def show(self, event: Mapping[str, Any], stream_id: str) -> None:
+        name, place = event["event"], Cursor.of_event(event)
+        if name in ("stream:gap", "stream:overflow", "stream:error"):
+            raise Violation(f"{self} shows {name} after {self.last}: {event['data']}")
+        if place is None:
+            return
+        if stream_id != str(place):
+            raise Violation(f"{self} shows {name} {place} under the id {stream_id}")
+        if name == "stream:connected":
+            if self.last is not None:
+                raise Violation(f"{self} begins anew after {self.last}")
+        elif self.last is not None and self.last.covers(place):
+            raise Violation(f"{self} shows {name} {place} after {self.last}")
+        else:
+            self._check(name, place, event)
+        self.last = place
+
+    def _check(self, name: str, place: Cursor, event: Mapping[str, Any]) -> None:
+        stored = self._stored.get(self._session_id, {})
+        if self.last is not None:
+            skipped = [number for number in range(self.last.seq + 1, place.stored_before + 1) if number in stored]
+            if skipped:
+                raise Violation(f"{self} shows {name} {place} after {self.last}, and not {skipped}")
+        if event["sequence"] != place.sequence:
+            raise Violation(f"{self} shows {name} {place} with the number {event['sequence']}")
+        if place.piece:
+            return
+        line = stored.get(place.seq)
+        if line is None or (line["event"], line["data"]) != (name, event["data"]):
+            raise Violation(f"{self} shows {name} {place}, stored is {line and line['event']}")

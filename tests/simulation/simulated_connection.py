@@ -282,13 +282,14 @@ class SimulatedConnection:
             if backend is None or not backend.is_closed:
                 work(lambda answer: self._wire.carry(self, lambda: settle(answer), back=True))
 
-        self._wire.carry(self, arrive)
-        try:
-            async with asyncio.timeout(within_s):
-                return await waiting
-        except TimeoutError:
+        def give_up() -> None:
             self.is_broken = True
-            raise psycopg.OperationalError("the connection is lost: no answer") from None
+            settle(psycopg.OperationalError("the connection is lost: no answer"))
+
+        self._wire.carry(self, arrive)
+        timer = loop.call_later(within_s, give_up)
+        try:
+            return await waiting
         except asyncio.CancelledError:
             self.is_broken = True
             raise
@@ -297,6 +298,7 @@ class SimulatedConnection:
                 self.is_broken = True
             raise
         finally:
+            timer.cancel()
             self._waiting = None
 
     def _check(self) -> None:

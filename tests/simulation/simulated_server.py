@@ -375,6 +375,7 @@ class Server:
         self.backends: dict[int, Backend] = {}
         self.is_up = True
         self.hidden: set[str] = set()
+        self.was_hidden = False
         self.context = contextvars.copy_context()
         self.on_commit: Callable[[Transaction], None] = lambda transaction: None
         self._pid = 1000

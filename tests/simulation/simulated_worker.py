@@ -17,7 +17,7 @@ from virtual_loop import Process
 
 from amplifier_core.exceptions import AmplifierError
 from amplifier_system.surroundings import chance, new_token
-from amplifierd.exceptions import HoldLostError, MemberFencedError, NotReadyError
+from amplifierd.exceptions import HoldLostError, MemberFencedError, NotReadyError, SessionNotFoundError
 from amplifierd.live_sessions import LiveState, LoadedState, SubmittedTurn, TurnRequest
 from amplifierd.session_store.hold import Hold, Holder
 from amplifierd.session_store.postgres.store import PostgresStore
@@ -65,6 +65,9 @@ class SimulatedSessions:
 
     async def read_adopted(self, session_id: str) -> SessionRecord:
         return await self.runtime.store.read(session_id)  # type: ignore[no-any-return]
+
+    def get(self, session_id: str) -> SessionRecord:
+        raise SessionNotFoundError(f"there is no session {session_id}, and there are no other applications")
 
     async def take_over(self, session_id: str, *keep: Any) -> Any:
         return await self._interrupted.take_over(session_id, *keep)

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
-import httpx2
 from simulated_connection import SimulatedConnection
 from simulated_connection import connection_type as plain_connection_type
+from simulated_network import PRESENT, MemberTransport, Network, application
 from simulated_server import EPOCH, Server
 from simulated_worker import SimulatedLive, SimulatedSessions, SimulatedWorker
 from virtual_loop import OWN, Process, VirtualLoop
@@ -20,7 +21,9 @@ from virtual_loop import OWN, Process, VirtualLoop
 from amplifier_system.surroundings import Surroundings, enter
 from amplifierd.cluster.cluster import Cluster
 from amplifierd.daemon.event_hub import EventHub
+from amplifierd.daemon.metrics import Metrics
 from amplifierd.daemon.published_event import PublishedEvent
+from amplifierd.daemon.session_access import SessionAccess
 from amplifierd.live_sessions import LiveEvent
 from amplifierd.paths import Paths
 from amplifierd.session_store.cursor import Cursor
@@ -28,6 +31,7 @@ from amplifierd.session_store.hold import Holder
 from amplifierd.session_store.json_lines import encoded_for_others
 from amplifierd.session_store.postgres.store import PostgresStore
 from amplifierd.sessions.tree_events import Event, is_delta
+from amplifierd.settings import Settings
 from amplifierd.store_address import StoreAddress
 from amplifierd.turns.durable import job_schema
 from amplifierd.turns.durable.durable_turn_queue import DurableTurnQueue
@@ -36,6 +40,7 @@ ADDRESS = StoreAddress.parse("postgresql://simulated/amplifier")
 PATHS = Paths.from_environment(Path("/nonexistent"), environ={})
 TOKEN = b"the token of a simulated cluster, which everyone may know"
 
+_SETTINGS = Settings.model_validate({"stream": {"keepalive_seconds": 3}})
 _USUAL_S, _SLOW_S = 0.001, 0.15
 
 
@@ -141,6 +146,7 @@ class Machine:
 
     def end(self, process: Process) -> None:
         self.world.loop.end(process)
+        self.world.network.lose(process)
         for connection in self._connections.pop(process, ()):
             connection.cut()
 
@@ -176,8 +182,9 @@ class Daemon:
 
     def __init__(self, machine: Machine, process: Process, context: contextvars.Context) -> None:
         self.machine, self.world, self.process, self.context = machine, machine.world, process, context
-        self.members: set[str] = set()
         self.is_ready = False
+        self.metrics, self.elsewhere = Metrics(), None
+        self.context.run(PRESENT.set, self)
         self.world.loop.create_task(self._run(), context=context)
 
     async def _run(self) -> None:
@@ -188,6 +195,9 @@ class Daemon:
         self.live = SimulatedLive(self.process, self._start_worker, self.world.send)
         self.live.end_worker = machine.end
         self.sessions = SimulatedSessions(self.store, holder, self.publish)
+        self.home = SimpleNamespace(sessions=self.sessions, settings=_SETTINGS)
+        self.access = SessionAccess(self.sessions)  # type: ignore[arg-type] # it has what is asked of it
+        self.application = application(self)
         self.cluster = Cluster(
             self.store,
             TOKEN,
@@ -196,7 +206,7 @@ class Daemon:
             load=lambda: {"turns": len(self.live.states()), "sessions": 0},
             take_over=lambda session_id: self.turns.take_over(session_id),
             on_fenced=self._abandon,
-            transport=httpx2.AsyncBaseTransport(),
+            transport=MemberTransport(self.world.network, machine),
         )
         self.turns = DurableTurnQueue(
             self.sessions,  # type: ignore[arg-type]
@@ -207,6 +217,9 @@ class Daemon:
         await self._patiently(self.cluster.start)
         await self._patiently(self.turns.start)
         self.is_ready = True
+
+    def knows(self, caller: object) -> bool:
+        return True
 
     async def _patiently(self, start: Callable[[], Any]) -> None:
         """Start something; a service manager starts a daemon again that ends because the store is away."""
@@ -271,6 +284,7 @@ class World:
         self.loop = VirtualLoop(self.new_chance())
         self.context = contextvars.copy_context()
         self.server = Server(template=_prepared())
+        self.network = Network(self)
         self.machines: list[Machine] = []
         self.log: list[str] = []
         self.loss = 0.0
@@ -278,6 +292,7 @@ class World:
         self.slowness = 0.0
         self._wire_chance = self.new_chance()
         self.on_published: Callable[[Daemon, PublishedEvent], None] = lambda daemon, event: None
+        self.on_failed_request: Callable[[Daemon, Exception], None] = lambda daemon, error: None
         database = Process("database")
         self.server.context.run(OWN.set, database)
 
@@ -287,8 +302,11 @@ class World:
     def trace(self, line: str) -> None:
         self.log.append(f"{self.loop.time():9.4f} {line}")
 
+    def draws(self, probability: float) -> bool:
+        return probability > 0 and self._wire_chance.random() < probability
+
     def draws_loss(self) -> bool:
-        return self.loss > 0 and self._wire_chance.random() < self.loss
+        return self.draws(self.loss)
 
     def delay_s(self) -> float:
         """Draw how long something takes over the network, and on the database's disk."""

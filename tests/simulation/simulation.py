@@ -6,41 +6,28 @@ import asyncio
 import contextvars
 import gc
 import logging
+import traceback
 import warnings
 from collections.abc import Callable, Collection, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-import psycopg
-from invariants import Invariants, Violation
+from invariants import Invariants, ShownStream, Violation
+from simulated_clients import Clients
 from simulated_worker import announcements
 from simulated_world import Daemon, Drawn, Machine, World
 from virtual_loop import OWN, Process, Stuck
 
-from amplifier_core.exceptions import AmplifierError
 from amplifier_system.surroundings import enter
-from amplifierd.exceptions import (
-    MemberFencedError,
-    NotReadyError,
-    NowhereToRunError,
-    SessionHeldError,
-    StoreUnavailableError,
-)
-from amplifierd.live_sessions import TurnRequest
+from amplifierd.exceptions import MemberError, StoreUnavailableError
 from amplifierd.session_store.protocol import NewSession
 from amplifierd.session_store.record import SessionRecord, now
 from amplifierd.turns.durable.turn_text import REFUSED
-from amplifierd.turns.turn_queue import TurnKey
 
-_FAULTS_UNTIL_S = 18.0
+_FAULTS_UNTIL_S = 10.0
 _LIVELY_WITHIN_S = 150.0
-_PATIENCE_S = 12.0
-_PASSING = (
-    *(ConnectionRefusedError, MemberFencedError, NotReadyError, NowhereToRunError, SessionHeldError),
-    *(StoreUnavailableError, psycopg.Error),
-)
-"""What a client that repeats its request may hope to be over then."""
+_SETTLED_WITHIN_S = 60
 
 _TABLES = ("turns", "members", "shared_values", "holds", "sessions")
 
@@ -58,16 +45,6 @@ class Outcome:
     faults: int = 0
 
 
-@dataclass
-class _Turn:
-    session_id: str
-    prompt: str
-    key: TurnKey
-    accepted: set[str] = field(default_factory=set)
-    result: dict[str, Any] | None = None
-    error: str | None = None
-
-
 class Simulation:
     """A cluster, its clients and its faults, all drawn from a seed; with `only`, faults of these kinds alone."""
 
@@ -77,15 +54,16 @@ class Simulation:
         self._chance = self.world.new_chance()
         self.invariants = Invariants(self.world.server)
         self.world.on_published = self._published
+        self.world.on_failed_request = self._request_failed
         self.world.loop.on_step = self._step
-        self._turns: list[_Turn] = []
         self._violation: str | None = None
         self._faults = 0
         self._step_fault = 0.0
         self._step_chance = self.world.new_chance()
-        self._clients = contextvars.copy_context()
-        self._clients.run(OWN.set, Process("clients"))
-        self._clients.run(enter, Drawn(self.world.new_chance(), self.world.loop))
+        self.clients = Clients(self.world, self.world.new_chance(), ShownStream, self.invariants.stored)
+        self._outside = contextvars.copy_context()
+        self._outside.run(OWN.set, Process("clients"))
+        self._outside.run(enter, Drawn(self.world.new_chance(), self.world.loop))
 
     def run(self) -> Outcome:
         loop = self.world.loop
@@ -97,20 +75,14 @@ class Simulation:
             pass
         except Exception as error:  # noqa: BLE001 - a client saw what it must not see
             self._violation = self._violation or f"unforeseen: {error!r}"
-        seconds = loop.time()
-        self._clean_up()
-        return Outcome(self.seed, self._violation, self.world.log, loop.steps, seconds, len(self._turns), self._faults)
-
-    def _clean_up(self) -> None:
-        """Let every task end, so that nothing of this run is left in the next one."""
-        world, loop = self.world, self.world.loop
-        world.is_over = True
-        world.server.on_commit = lambda transaction: None
+            self.world.log += traceback.format_exception(error)
+        world = self.world
+        world.is_over, world.server.on_commit = True, lambda transaction: None
         world.on_published = lambda daemon, event: None
-        loop.on_step = lambda process: None
         loop.gather_up()
-        asyncio.events._set_running_loop(None)
-        loop.close()
+        return Outcome(
+            self.seed, self._violation, world.log, loop.steps, loop.time(), len(self.clients.turns), self._faults
+        )
 
     def _fail(self, why: str) -> None:
         if self._violation is None:
@@ -121,11 +93,12 @@ class Simulation:
     def _published(self, daemon: Daemon, event: Any) -> None:
         self.invariants.published(daemon.machine.name, event)
 
+    def _request_failed(self, daemon: Daemon, error: Exception) -> None:
+        """Look at what ended a connection in the middle of an answer."""
+        if not isinstance(error, (MemberError, StoreUnavailableError)) and not self.world.server.was_hidden:
+            raise Violation(f"{daemon.machine.name} fails to answer: {error!r}") from error
+
     def _step(self, process: Process) -> None:
-        loop = self.world.loop
-        if loop.failure is not None:
-            failure, loop.failure = loop.failure, None
-            self._fail(str(failure))
         if self._step_fault and self._step_chance.random() < self._step_fault:
             machine = next((one for one in self.world.machines if process.name.startswith(f"{one.name}.")), None)
             if machine is not None and machine.daemon is not None and not machine.is_paused:
@@ -135,46 +108,68 @@ class Simulation:
 
     async def _run(self) -> None:
         world, chance = self.world, self._chance
-        for number in range(2 + (chance.random() < 0.5)):
+        for number in range(2 + (chance.random() < 0.3)):
             machine = Machine(world, "abc"[number])
             machine.skew_s = chance.choice((0.0, 0.0, 3600.0, -3600.0, 4.0, -4.0))
             world.machines.append(machine)
             machine.start()
         await asyncio.sleep(0.5)
-        sessions = [f"s{number}" for number in range(1 + chance.randrange(3))]
+        sessions = [f"s{number}" for number in range(1 + (chance.random() < 0.3))]
         for session_id in sessions:
             await self._in_client(self._create(session_id))
-        clients = [self._in_client(self._client(session_id)) for session_id in sessions]
+        submitting = [self._in_client(self.clients.submit_all(session_id)) for session_id in sessions]
+        for session_id in sessions:
+            self._in_client(self.clients.watch(session_id))
         if not self._only:
             world.loss = chance.choice((0.0, 0.0, 0.001, 0.01))
             world.slowness = chance.choice((0.0, 0.0, 0.02, 0.2))
             self._step_fault = chance.choice((0.0, 0.0002, 0.001))
         faults = asyncio.create_task(self._strike_all(chance))
-        await asyncio.sleep(_FAULTS_UNTIL_S)
+        await asyncio.wait(submitting, timeout=_FAULTS_UNTIL_S)
         faults.cancel()
         world.loss = world.slowness = self._step_fault = 0.0
         world.trace("no further faults")
-        done, late = await asyncio.wait(clients, timeout=_LIVELY_WITHIN_S)
+        _, late = await asyncio.wait(submitting, timeout=_LIVELY_WITHIN_S)
         if late:
-            waiting = [turn for turn in self._turns if turn.result is None and turn.error is None]
+            waiting = [turn for turn in self.clients.turns if not turn.is_over]
             self._fail(f"turns have not ended: {[(turn.prompt, sorted(turn.accepted)) for turn in waiting]}")
-        for client in done:
-            client.result()
+        await self._until_nothing(self._waiting)
         self._check_end()
+        await self._until_nothing(self._unseen)
 
     def _in_client(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        return self.world.loop.create_task(work, context=self._clients)
+        task = self.world.loop.create_task(work, context=self._outside)
+        task.add_done_callback(self._raise, context=self.world.context)
+        return task
+
+    def _raise(self, task: asyncio.Task[Any]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            raise error
+
+    async def _until_nothing(self, left: Callable[[], Collection[str]]) -> None:
+        """Wait until nothing is left of something."""
+        for _ in range(_SETTLED_WITHIN_S):
+            if not left():
+                return
+            await asyncio.sleep(1.0)
+        self._fail(f"after {_SETTLED_WITHIN_S} s there is left: {left()}")
+
+    def _waiting(self) -> list[str]:
+        """Return the turns whose ends are not noted yet, which clients were told."""
+        return [row["turn_id"] for row in self.world.server.tables["turns"] if row["state"] != "ended"]
+
+    def _unseen(self) -> list[str]:
+        """Return the streams on which clients have not seen everything yet."""
+        return [f"{view} {view.missing}" for view in self.clients.views if not view.is_left and view.missing]
 
     def _check_end(self) -> None:
         """Every accepted turn ended once, as its client was told."""
         rows = {row["turn_id"]: row for row in self.world.server.tables["turns"]}
-        for turn in self._turns:
+        for turn in self.clients.turns:
             refused = {one for one in turn.accepted if (rows[one]["result"] or "").startswith(f'{{"{REFUSED}":')}
             if len(turn.accepted - refused) > 1:  # after a refusal the same key may be used again
                 self._fail(f"{turn.prompt!r} was accepted as {sorted(turn.accepted)}")
             for turn_id in turn.accepted - refused:
-                if rows[turn_id]["state"] != "ended":
-                    self._fail(f"{turn.prompt!r} was accepted as {turn_id}, which is {rows[turn_id]['state']}")
                 ran, end = (
                     self.invariants.prompts.get(turn.prompt, []),
                     self.invariants.ends.get((turn.session_id, turn_id)),
@@ -183,96 +178,22 @@ class Simulation:
                     self._fail(f"{turn.prompt!r} has a result, stored are {ran} and {end}")
                 if turn.error is not None and ran:
                     self._fail(f"{turn.prompt!r} ran, and its client was told that it never began: {turn.error}")
-                if turn.result is not None and end is not None and turn.result["status"] != end["status"]:
+                if turn.result is not None and end is not None and turn.result != end["status"]:
                     self._fail(f"{turn.prompt!r} ended as {end['status']}, and its client was told {turn.result}")
-
-    # --- clients
 
     async def _create(self, session_id: str) -> None:
         policy = self._chance.choice(("ask", "ask", "continue"))
         fields = {"working_dir": "/tmp", "created_at": now(), "on_takeover": policy}
         new = NewSession(SessionRecord(session_id=session_id, **fields), plan={"session": {}})
-
-        async def create(daemon: Daemon, accept: Callable[[str], None]) -> None:
-            holder = daemon.sessions.runtime.holder
-            await announcements(daemon.store, daemon.publish).add(new, holder)
-
-        await self._ask(self._chance.choice(self.world.machines), create)
-
-    async def _client(self, session_id: str) -> None:
-        """Submit turns one after the other, some before the one before has ended, until each has."""
-        chance, running = self._chance, []
-        for number in range(1 + chance.randrange(4)):
-            await asyncio.sleep(chance.expovariate(0.5))
-            key = TurnKey("client", f"{session_id} {number}", "same")
-            turn = _Turn(session_id, f"prompt {number} of {session_id}", key)
-            self._turns.append(turn)
-            running.append(self._in_client(self._submit(turn)))
-            if chance.random() < 0.6:
-                await asyncio.wait(running)
-        for task in running:
-            await task
-
-    async def _submit(self, turn: _Turn) -> None:
-        request = TurnRequest(turn.prompt, queue=True)
-
-        async def submit(daemon: Daemon, accept: Callable[[str], None]) -> dict[str, Any]:
-            submitted = await daemon.turns.submit(turn.session_id, request, turn.key)
-            accept(submitted.correlation_id)
-            return await asyncio.shield(submitted.result)
-
-        while turn.result is None and turn.error is None:
-            machine = self._chance.choice(self.world.machines)
-            try:
-                turn.result = await self._ask(machine, submit, turn.accepted.add)
-                self.world.trace(f"{turn.prompt!r} ended as {turn.result['status']}")
-            except (TimeoutError, *_PASSING) as error:
-                self.world.trace(f"{turn.prompt!r} at {machine.name}: {type(error).__name__} {error!s:.90}")
-                await asyncio.sleep(self._chance.expovariate(2))
-            except AmplifierError as error:
-                turn.error = repr(error)
-                self.world.trace(f"{turn.prompt!r} was refused: {error!r:.120}")
-
-    async def _ask(
-        self, machine: Machine, work: Callable[..., Any], accept: Callable[[str], None] = lambda turn_id: None
-    ) -> Any:
-        """Send a request to a machine, and wait for its answer."""
-        world, loop = self.world, self.world.loop
-        answer: asyncio.Future[Any] = loop.create_future()
-
-        def say(what: Callable[[], None]) -> None:
-            loop.call_later(world.delay_s(), what, context=self._clients)
-
-        def settle(value: Any, error: Exception | None) -> None:
-            if answer.done():
-                return
-            if error is not None:
-                answer.set_exception(error)
-            else:
-                answer.set_result(value)
-
-        async def carry_out(daemon: Daemon) -> None:
-            try:
-                value, error = await work(daemon, lambda turn_id: say(lambda: accept(turn_id))), None
-            except Exception as caught:  # noqa: BLE001 - it is for the client
-                value, error = None, caught
-            say(lambda: settle(value, error))
-
-        def arrive() -> None:
-            daemon = machine.daemon
-            if daemon is None or not daemon.is_ready:
-                say(lambda: settle(None, ConnectionRefusedError()))
-            else:
-                loop.create_task(carry_out(daemon), context=daemon.context)
-
-        loop.call_later(world.delay_s(), arrive, context=world.context)
-        async with asyncio.timeout(_PATIENCE_S):
-            return await answer
+        daemon = self._chance.choice(self.world.machines).daemon
+        assert daemon is not None
+        made = announcements(daemon.store, daemon.publish).add(new, daemon.sessions.runtime.holder)
+        await self.world.loop.create_task(made, context=daemon.context)
 
     # --- faults
 
     async def _strike_all(self, chance: Random) -> None:
-        known = (self._crash, self._pause, self._cut_off, self._restart_database, self._hide_table)
+        known = (self._crash, self._pause, self._cut_off, self._part, self._restart_database, self._hide_table)
         kinds = [kind for kind in known if not self._only or kind.__name__.strip("_") in self._only]
         pace = chance.choice((0.05, 0.3, 1.0))
         while True:
@@ -301,6 +222,19 @@ class Simulation:
             machine.cut_off()
             self._later(seconds, machine.connect)
 
+    def _part(self, machine: Machine, seconds: float) -> None:
+        """Let a machine not reach another one, or the clients."""
+        network, others = self.world.network, [*(one.name for one in self.world.machines), "client"]
+        other = self._step_chance.choice([one for one in others if one != machine.name])
+        if frozenset((machine.name, other)) not in network.parted:
+            self.world.trace(f"{machine.name} does not reach {other}")
+            network.part(machine.name, other)
+            self._later(seconds, lambda: self._meet(machine.name, other))
+
+    def _meet(self, one: str, other: str) -> None:
+        self.world.trace(f"{one} reaches {other} again")
+        self.world.network.join(one, other)
+
     def _restart_database(self, machine: Machine, seconds: float) -> None:
         server = self.world.server
         if server.is_up:
@@ -316,6 +250,7 @@ class Simulation:
         table, server = self._step_chance.choice(_TABLES), self.world.server
         if table not in server.hidden:
             self.world.trace(f"the table {table} is away")
+            server.was_hidden = True
             server.hidden.add(table)
             self._later(min(seconds, 5.0), lambda: self._show_table(table))
 

@@ -58,7 +58,7 @@ class Transaction(Protocol):
     def call(self, function: str, arguments: Sequence[Any]) -> Any: ...
 
 
-@dataclass
+@dataclass(slots=True)
 class Run:
     """One execution of a statement: what it was given, the rows that it looks at, and what it is about to change."""
 
@@ -129,7 +129,7 @@ class _Window:
     order: list[tuple[Compute, bool]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Query:
     """Something that returns rows, with how many it returned or changed."""
 
@@ -795,16 +795,6 @@ class _Compiler:
             return {one.strip("' ") for one in query.split(" & ")} <= set(found)
 
         return _strict(matches, words, wanted)
-
-    def _jsonextractscalar(self, node: exp.Expression, scope: _Scope) -> Compute:
-        *_, key = node.expression.expressions
-        name, inner = key.this, self.compute(node.this, scope)
-
-        def extract(text: str) -> str | None:
-            value = json.loads(text).get(name)
-            return value if value is None or isinstance(value, str) else json.dumps(value)
-
-        return _strict_one(extract, inner)
 
     def _jsonextractscalar(self, node: exp.Expression, scope: _Scope) -> Compute:
         *_, key = node.expression.expressions

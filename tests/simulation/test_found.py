@@ -6,6 +6,7 @@ import asyncio
 import sys
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import psycopg
 import pytest
@@ -14,10 +15,13 @@ sys.path += [str(Path(__file__).parents[1] / "stand_ins"), str(Path(__file__).pa
 
 from simulated_connection import connection_type
 from simulated_server import Server
+from simulated_worker import announcements
+from simulated_world import Machine, World
 from stored_sessions import new_session
 from virtual_loop import VirtualLoop
 
 from amplifier_system.supervisor import Supervisor
+from amplifierd.live_sessions import SubmittedTurn, TurnRequest
 from amplifierd.paths import Paths
 from amplifierd.session_store.hold import Holder
 from amplifierd.session_store.postgres.store import PostgresStore
@@ -71,3 +75,37 @@ def test_a_loop_that_failed_twice_and_runs_since_does_not_count_as_failing_ever_
 
     assert max(failing_s) < 3
     assert failing_s[-1] == 0
+
+
+def test_a_turn_whose_run_fails_in_an_unforeseen_way_is_run_again_however_busy_its_member_is() -> None:
+    async def run(world: World) -> dict[str, Any]:
+        machine = Machine(world, "a")
+        world.machines.append(machine)
+        machine.start()
+        await asyncio.sleep(0.5)
+        daemon = machine.daemon
+        assert daemon is not None
+        await announcements(daemon.store, daemon.publish).add(new_session("s1"), daemon.sessions.runtime.holder)
+        failures, submit = [psycopg.DataError("no one foresaw this")], daemon.live.submit
+
+        async def fail_once(session_id: str, turn: TurnRequest) -> SubmittedTurn:
+            if failures:
+                raise failures.pop()
+            return await submit(session_id, turn)
+
+        daemon.live.submit = fail_once  # type: ignore[method-assign] # as a worker's answer may
+        submitted = await daemon.turns.submit("s1", TurnRequest("hello"))
+        for _ in range(30):
+            await asyncio.sleep(1)
+            await daemon.store.notifications.notify("amplifier_turns", daemon.cluster.member_id)
+            if submitted.result.done():
+                break
+        return submitted.result.result()
+
+    world = World(0)
+    try:
+        result = world.loop.run_until_complete(world.loop.create_task(run(world)))
+    finally:
+        world.loop.gather_up()
+
+    assert result["status"] == "completed"

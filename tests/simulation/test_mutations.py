@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
@@ -18,7 +19,9 @@ from simulation import simulate, tidy_up
 
 from amplifier_system import supervisor
 from amplifier_system.surroundings import time_ns
-from amplifierd.session_store.postgres import members
+from amplifierd.session_store.cursor import Cursor
+from amplifierd.session_store.postgres import appends, members
+from amplifierd.session_store.postgres.held_sessions import FENCE
 
 _MOST_SEEDS = 120
 
@@ -33,12 +36,47 @@ def tidied() -> Iterator[None]:
     tidy_up()
 
 
-def _found(*only: str) -> str | None:
-    """Return what the first seed says that finds something, with faults of some kinds alone."""
-    for seed in range(_MOST_SEEDS):
+def _found(first: int, *only: str) -> str | None:
+    """Return what is wrong in the first seed that finds something, with faults of some kinds alone.
+
+    The `first` one that is tried is known to find it. Where a change makes something else of it, a later one does.
+    """
+    for seed in range(first, first + _MOST_SEEDS):
         if violation := simulate(seed, only).violation:
             return violation
     return None
+
+
+def test_a_write_that_no_fence_refuses_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    open_ = "held AS (SELECT session FROM holds WHERE session = %(session)s)"
+    unfenced = {lines: text.replace(FENCE, open_) for lines, text in appends._APPEND.items()}
+    monkeypatch.setattr(appends, "_APPEND", unfenced)
+
+    violation = _found(15, "pause", "cut_off")
+
+    assert violation is not None
+    assert re.search("was written by .* while .* held the session", violation)
+
+
+def test_a_number_that_is_given_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def one_too_early(self: Cursor, epoch: int) -> Cursor:
+        return Cursor(max(epoch, self.epoch + 1), max(self.seq - 1, 0))
+
+    monkeypatch.setattr(Cursor, "resumed", one_too_early)
+
+    violation = _found(0, "crash")
+
+    assert violation is not None
+    assert re.search(r"event (\d+) was written after \1", violation)
+
+
+def test_a_cursor_that_does_not_tell_pieces_apart_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Cursor, "__str__", lambda cursor: f"{cursor.epoch}-{cursor.seq}.0")
+
+    violation = _found(0, "crash")
+
+    assert violation is not None
+    assert re.search("stream .* shows ", violation)
 
 
 def test_a_lease_that_is_judged_by_a_local_clock_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +93,7 @@ def test_a_lease_that_is_judged_by_a_local_clock_is_found(monkeypatch: pytest.Mo
     monkeypatch.setattr(members.Members, "list", judged_here)
     monkeypatch.setattr(members.Members, "fence", fence)
 
-    violation = _found("crash")
+    violation = _found(0, "crash")
 
     assert violation is not None
     assert "was fenced" in violation
@@ -70,7 +108,7 @@ def test_a_loop_that_no_one_restarts_is_found(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(supervisor._Loop, "_run", run_once)
 
-    violation = _found("hide_table")
+    violation = _found(0, "hide_table")
 
     assert violation is not None
-    assert "have not ended" in violation
+    assert "have not ended" in violation or "there is left" in violation

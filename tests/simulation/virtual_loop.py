@@ -7,18 +7,17 @@ is drawn. A process can stand still for a while, or be gone from one step to the
 from __future__ import annotations
 
 import asyncio
-import heapq
-from asyncio import events
 from collections import deque
 from collections.abc import Callable
-from contextvars import Context, ContextVar
+from contextlib import suppress
+from contextvars import Context, ContextVar, copy_context
+from heapq import heappop, heappush
+from itertools import count
 from random import Random
 from typing import Any
 
 _STEP_S = 2e-5
 """How long each step takes."""
-
-_ROUNDS = 20
 
 
 class Process:
@@ -26,7 +25,7 @@ class Process:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.ready: deque[events.Handle] = deque()
+        self.ready: deque[_Handle] = deque()
         self.is_paused = self.is_gone = False
 
     def __repr__(self) -> str:
@@ -41,6 +40,27 @@ class Stuck(Exception):
     """Nothing will ever happen again."""
 
 
+class _Handle:
+    """Something that is called soon, or at a moment; what `asyncio.Handle` is, as far as it is used."""
+
+    __slots__ = ("args", "callback", "context", "is_cancelled", "moment", "process")
+
+    def __init__(
+        self, callback: Callable[..., Any], args: tuple[Any, ...], context: Context, process: Process, moment: float
+    ) -> None:
+        self.callback, self.args, self.context, self.process = callback, args, context, process
+        self.moment, self.is_cancelled = moment, False
+
+    def cancel(self) -> None:
+        self.is_cancelled, self.args = True, ()
+
+    def cancelled(self) -> bool:
+        return self.is_cancelled
+
+    def when(self) -> float:
+        return self.moment
+
+
 class VirtualLoop(asyncio.BaseEventLoop):
     """Runs callbacks in an order that `chance` draws; `on_step` is called after each with the process it was of."""
 
@@ -49,28 +69,49 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._chance, self._now = chance, 0.0
         self._itself = Process("simulation")
         self._queued: dict[Process, None] = {}
+        self._timers: list[tuple[float, int, _Handle]] = []
+        self._numbers = count()
+        self._made: list[asyncio.Task[Any]] = []
         self.steps = 0
         self.on_step: Callable[[Process], None] = lambda process: None
-        self.set_exception_handler(self._note)
-        self.failure: BaseException | None = None
-        self._is_ending = False
+        self.set_exception_handler(lambda loop, context: None)  # of tasks whose outcome no one asks for
 
     def time(self) -> float:
         return self._now
 
-    def is_stuck(self) -> bool:
-        return not self._queued and not self._scheduled
+    def create_task(self, coro: Any, *, name: str | None = None, context: Context | None = None) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name, context=context)
+        self._made.append(task)
+        return task
 
-    def _call_soon(self, callback: Any, args: Any, context: Context | None) -> events.Handle:
-        handle = events.Handle(callback, args, self, context)
+    def call_soon(  # type: ignore[override] # its handles are our own
+        self, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> _Handle:
+        if context is None:
+            context = copy_context()
+        handle = _Handle(callback, args, context, context.get(OWN) or self._itself, 0.0)
         self._add(handle)
         return handle
 
-    def _add(self, handle: events.Handle) -> None:
-        process = handle._context.get(OWN) or self._itself  # type: ignore[attr-defined] # what it runs in
-        if self._is_ending:
-            process = self._itself
-        elif process.is_gone:
+    call_soon_threadsafe = call_soon  # type: ignore[assignment] # there are no other threads
+
+    def call_at(  # type: ignore[override] # its handles are our own
+        self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> _Handle:
+        if context is None:
+            context = copy_context()
+        handle = _Handle(callback, args, context, context.get(OWN) or self._itself, when)
+        heappush(self._timers, (when, next(self._numbers), handle))
+        return handle
+
+    def call_later(  # type: ignore[override] # its handles are our own
+        self, delay: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> _Handle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def _add(self, handle: _Handle) -> None:
+        process = handle.process
+        if process.is_gone:
             return
         process.ready.append(handle)
         if not process.is_paused:
@@ -92,64 +133,54 @@ class VirtualLoop(asyncio.BaseEventLoop):
         process.ready.clear()
         self._queued.pop(process, None)
 
-    def _note(self, loop: object, context: dict[str, Any]) -> None:
-        """Keep what a callback raised, which no one else hears of."""
-        if "handle" in context:
-            self.failure = self.failure or context.get("exception")
-
-    def gather_up(self, most_steps: int = 2_000) -> None:
-        """Cancel every task, those of ended processes too, and let them end."""
-        self._is_ending = True
+    def gather_up(self) -> None:
+        """End every task where it is, so that nothing of this loop is left; what is cleaned up meanwhile may fail."""
+        asyncio.events._set_running_loop(self)
+        try:
+            for task in self._made:
+                if not task.done():
+                    task._log_destroy_pending = False  # type: ignore[attr-defined] # that is how it ends
+                    with suppress(Exception):
+                        task.get_coro().close()  # type: ignore[union-attr] # it is a coroutine's
+        finally:
+            asyncio.events._set_running_loop(None)
+        self._made.clear()
         self._queued.clear()
-        self._scheduled.clear()
-        self._itself.ready.clear()
-        self._itself.is_gone = self._itself.is_paused = False
-        last = self.steps + most_steps
-
-        async def end() -> None:
-            own = asyncio.current_task()
-            while (rest := [task for task in asyncio.all_tasks() if task is not own]) and self.steps < last:
-                for task in rest:
-                    task.cancel()
-                for _ in range(_ROUNDS):  # what ends takes a few; to look at all tasks after each costs most of a run
-                    await asyncio.sleep(0)
-
-        self.run_until_complete(end())
+        self._timers.clear()
+        self.close()
 
     def _run_once(self) -> None:
-        self._take_due()
-        if not self._queued:
-            if not self._scheduled:
-                raise Stuck
-            self._now = max(self._now, self._scheduled[0]._when)
-            self._take_due()
-            return
-        process = self._next()
-        handle = process.ready.popleft()
-        if not process.ready:
-            del self._queued[process]
-        if not handle._cancelled:
-            self._now += _STEP_S
-            self.steps += 1
-            handle._run()
-            self.on_step(process)
+        queued, timers = self._queued, self._timers
+        while not self._stopping:
+            now = self._now
+            while timers and timers[0][0] <= now:
+                timer = heappop(timers)[2]
+                if not timer.is_cancelled:
+                    self._add(timer)
+            if not queued:
+                self._go_on()
+                continue
+            process = next(iter(queued)) if len(queued) == 1 else self._draw()
+            handle = process.ready.popleft()
+            if not process.ready:
+                del queued[process]
+            if not handle.is_cancelled:
+                self._now = now + _STEP_S
+                self.steps += 1
+                handle.context.run(handle.callback, *handle.args)
+                self.on_step(process)
 
-    def _next(self) -> Process:
-        if len(self._queued) == 1:
-            return next(iter(self._queued))
-        number = int(self._chance.random() * len(self._queued))
-        return [*self._queued][number]
+    def _go_on(self) -> None:
+        """Let it be the moment of the next timer."""
+        timers = self._timers
+        while timers and timers[0][2].is_cancelled:
+            heappop(timers)
+        if not timers:
+            raise Stuck
+        self._now = timers[0][0]
 
-    def _take_due(self) -> None:
-        scheduled = self._scheduled
-        while scheduled and (scheduled[0]._cancelled or scheduled[0]._when <= self._now):
-            timer = heapq.heappop(scheduled)
-            timer._scheduled = False
-            if not timer._cancelled:
-                self._add(timer)
-
-    def _timer_handle_cancelled(self, handle: events.TimerHandle) -> None:
-        pass
+    def _draw(self) -> Process:
+        return [*self._queued][int(self._chance.random() * len(self._queued))]
 
     def _write_to_self(self) -> None:
         pass

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
-import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from typing import Any, TypeVar
@@ -20,6 +18,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from amplifier_core.exceptions import AmplifierError
+from amplifier_system.surroundings import new_token, steady_time
 from amplifier_system.tasks import start_task
 from amplifierd.cluster.destination import Destination
 from amplifierd.cluster.member_request import passed_on
@@ -103,13 +102,13 @@ class _Sending:
         self._caller = carried(state["caller"], state["address"])
         self._headers = {**dict(passed_on(headers)), "x-request-id": state["request_id"]}
         if scope["method"] == "POST" and asked.is_repeatable:
-            self._headers.setdefault(_KEY, uuid.uuid4().hex)
+            self._headers.setdefault(_KEY, new_token())
         self._wants_events = EVENTS in self._headers.get("accept", "")
         self._was_sent = False
 
     async def run(self) -> None:
         """Have the request answered, here or elsewhere; what only says that the session is elsewhere is followed."""
-        until, pause_s = time.monotonic() + PATIENCE_S, _FIRST_PAUSE_S
+        until, pause_s = steady_time() + PATIENCE_S, _FIRST_PAUSE_S
         to = await self._find()
         while True:
             answer = await self._here() if to is None else await self._there(to)
@@ -119,7 +118,7 @@ class _Sending:
             before, pause_s = to, min(2 * pause_s, _LONGEST_PAUSE_S)
             to = await self._find()
             is_here = before is None and to is None and not self._cluster.is_out
-            if is_here or time.monotonic() > until:
+            if is_here or steady_time() > until:
                 await answer()
                 return
 

@@ -137,13 +137,14 @@ class Database:
     async def _call_here(self, work: Coroutine[Any, Any, T]) -> T:
         caller, running = asyncio.current_task(), start_task(work)
         self._under_way_here.add(running)
-        running.add_done_callback(self._under_way_here.discard)
         try:
             return await running
         except asyncio.CancelledError:
             if self.is_closed and caller is not None and not caller.cancelling():
                 raise self._closed() from None
             raise
+        finally:
+            self._under_way_here.discard(running)
 
     async def finish(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine there to its end, also when its caller is cancelled meanwhile."""
