@@ -179,6 +179,13 @@ __all__ = [
 
 _warn_of_other_distributions(__path__[0])
 
+# What applications ask of a kernel with a native engine: there is none, and the classes are these.
+RUST_AVAILABLE = False
+RustCancellationToken = CancellationToken
+RustCoordinator = ModuleCoordinator
+RustHookRegistry = HookRegistry
+RustSession = AmplifierSession
+
 _TEST_KIT = frozenset(
     {
         "EventRecorder",
@@ -197,12 +204,19 @@ _TEST_KIT = frozenset(
 # Part of the surface, and nothing that a running agent needs: the test kit brings unittest.mock with it.
 _LATE_SUBMODULES = frozenset({"cli", "display", "module_sources", "testing"})
 
+# Submodules of the native engine, for modules of other languages.
+_NATIVE = frozenset({"_engine", "grpc_adapter", "loader_grpc", "loader_wasm"})
+
 
 def __getattr__(name: str) -> Any:
     if name in _TEST_KIT:
         return getattr(_import_module(".testing", __name__), name)
     if name in _LATE_SUBMODULES:
         return _import_module(f".{name}", __name__)
+    if name in _NATIVE:
+        raise AttributeError(
+            f"{__name__}.{name} needs a native engine, which this kernel, all in Python, does not have"
+        )
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -1,7 +1,7 @@
 """Ids of child sessions."""
 
 import re
-import secrets
+import uuid
 
 _SPAWNED = re.compile(r"[0-9a-f]{16}-([0-9a-f]{16})_")
 _TRACE = re.compile(r"[0-9a-f]{32}")
@@ -21,7 +21,7 @@ def generate_sub_session_id(
         parent = spawned[1]
     elif parent_trace_id is not None and _TRACE.fullmatch(parent_trace_id):
         parent = parent_trace_id[8:24]
-    return f"{parent}-{secrets.token_hex(8)}_{_sanitized(agent_name)}"
+    return f"{parent}-{uuid.uuid4().hex[:16]}_{_sanitized(agent_name)}"
 
 
 def _sanitized(agent_name: str | None) -> str:

@@ -164,10 +164,6 @@ NOT_PROVIDED = [
     "_engine",
     "_grpc_gen",
     "loader_grpc",
-    "RustSession",
-    "RustCoordinator",
-    "RustHookRegistry",
-    "RustCancellationToken",
     "ProviderError",
 ]
 

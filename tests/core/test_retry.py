@@ -233,7 +233,8 @@ def test_an_error_is_classified_by_status_then_message(
 
 
 def test_delays_have_other_names_in_the_ecosystem() -> None:
-    config = RetryConfig(min_delay=0.5, backoff_multiplier=3.0)
+    with pytest.warns(DeprecationWarning, match="initial_delay"):
+        config = RetryConfig(min_delay=0.5, backoff_multiplier=3.0)
 
     assert (config.initial_delay, config.backoff_factor) == (config.min_delay, config.backoff_multiplier) == (0.5, 3.0)
     assert dataclasses.replace(config, max_retries=1) == RetryConfig(1, 0.5, backoff_factor=3.0)

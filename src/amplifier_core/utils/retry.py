@@ -3,6 +3,7 @@
 import asyncio
 import math
 import random
+import warnings
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -75,6 +76,8 @@ class RetryConfig:
             raise TypeError(f"max_retries must be an int, got {max_retries!r}")
         if max_retries < 0:
             raise ValueError(f"max_retries must not be negative, got {max_retries!r}")
+        if min_delay is not None:
+            warnings.warn("RetryConfig(min_delay=…) is initial_delay now", DeprecationWarning, stacklevel=2)
         vars(self).update(
             max_retries=max_retries,
             initial_delay=initial_delay if min_delay is None else min_delay,

@@ -1,6 +1,7 @@
 """The ways on which a bundle came in: from `included_by` of a registry's states, else from an item's origins."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 
 from amplifier_foundation.bundle import Origin
 from amplifier_foundation.registry.state import BundleState
@@ -13,9 +14,11 @@ def walk_include_chain(name: str, states: Mapping[str, BundleState]) -> list[Inc
     return next(_chains_to(name, states, ()), [])
 
 
-def walk_include_chains(name: str, states: Mapping[str, BundleState]) -> list[list[IncludeStep]]:
-    """Return every way from a bundle that nothing includes down to `name`."""
-    return list(_chains_to(name, states, ()))
+def walk_include_chains(
+    name: str, states: Mapping[str, BundleState], max_paths: int | None = None
+) -> list[list[IncludeStep]]:
+    """Return every way from a bundle that nothing includes down to `name`, or the first `max_paths` of them."""
+    return list(islice(_chains_to(name, states, ()), max_paths))
 
 
 def chain_of_origins(claims: Sequence[Origin]) -> list[IncludeStep]:

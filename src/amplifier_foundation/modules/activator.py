@@ -21,6 +21,7 @@ from .failed_activations import find_failure, note_failure, note_success
 from .host_packages import host_packages, is_installed
 from .import_paths import ImportPaths
 from .in_place import InPlacePackages, import_roots
+from .install_state import InstallStateManager
 from .requirements import normalise_name, read_project, read_requirements, read_toml
 
 logger = logging.getLogger(__name__)
@@ -70,6 +71,11 @@ class ModuleActivator:
     def _open_cache(self) -> None:
         self._sources = Sources(self.cache_dir, offline=self.offline)
         self._environments = Environments(self.cache_dir)
+
+    @property
+    def _install_state(self) -> InstallStateManager:
+        """What is installed for the modules, for applications that heal themselves by forgetting it."""
+        return InstallStateManager(self.cache_dir)
 
     @property
     def bundle_package_paths(self) -> list[str]:

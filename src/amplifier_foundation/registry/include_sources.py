@@ -54,7 +54,7 @@ def resolve_include(text: str, reading: Reading, states: Mapping[str, BundleStat
     if namespace is None:
         return text
     state = states.get(namespace)
-    return _resolve_in_namespace(text.partition(":")[2], state) if state else None
+    return resolve_in_namespace(text.partition(":")[2], state) if state else None
 
 
 def file_uri(path: Path) -> str:
@@ -85,7 +85,8 @@ def _resolve_relative(text: str, reading: Reading) -> str | None:
     return file_uri(path) + hash_sign + fragment
 
 
-def _resolve_in_namespace(path: str, state: BundleState) -> str | None:
+def resolve_in_namespace(path: str, state: BundleState) -> str | None:
+    """Return the source of a path in a registered bundle, `None` when it has no such path. Looks for files."""
     is_git = parse_uri(state.uri).is_git
     if state.local_path is None:
         inside = posixpath.join(_own_directory(state.uri, is_file=None), path)

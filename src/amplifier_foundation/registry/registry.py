@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import overload
 
 from amplifier_foundation.bundle import Bundle
+from amplifier_foundation.exceptions import BundleNotFoundError
 from amplifier_foundation.paths.home import get_amplifier_home
 from amplifier_foundation.sources import Progress, SimpleSourceResolver, Sources
+from amplifier_system.urls import shown
 
 from .bundle_load import BundleLoad
+from .include_sources import namespace_in, resolve_in_namespace
 from .library import IncludeSourceResolver, Library
 from .state import BundleState, StateFile, UpdateInfo
 
@@ -116,7 +119,7 @@ class BundleRegistry:
         """
         if name_or_uri is None:
             return await self._load_many(self.list_registered())
-        source = _source_text(name_or_uri)
+        source = await self._nested(_source_text(name_or_uri))
         was_loaded = self._library.key_of(source) in self._library.loaded
         bundle, _ = await self._load(source)
         if self._library.request(source, bundle) or not was_loaded:
@@ -179,6 +182,7 @@ class BundleRegistry:
 
     async def load_source(self, source: str, *, auto_include: bool = True) -> Bundle:
         """Load a bundle without marking it as explicitly requested; without `auto_include`, only its own file."""
+        source = await self._nested(source)
         if not auto_include:
             reading = await self._library.read(source)
             reading.bundle._source_uri = reading.uri
@@ -187,6 +191,38 @@ class BundleRegistry:
         if has_recorded_relations:
             await asyncio.to_thread(self._save_or_warn)
         return bundle
+
+    @property
+    def _registry(self) -> Mapping[str, BundleState]:
+        """What is known of every name, for applications that walk the include chains."""
+        return self._states
+
+    def _resolve_include_source(self, source: str) -> str | None:
+        """Return the source that `namespace:path` means, None if it is unknown; any other source as it is."""
+        namespace = namespace_in(source)
+        if namespace is None:
+            return source
+        state = self._states.get(namespace)
+        return resolve_in_namespace(source.partition(":")[2], state) if state else None
+
+    async def _nested(self, reference: str) -> str:
+        """Return the source of a bundle that a registered one contains, `namespace:path`; any other as it is.
+
+        Raises:
+            BundleNotFoundError: the registered bundle contains no such path.
+        """
+        namespace = namespace_in(reference)
+        state = self._states.get(namespace) if namespace is not None and reference not in self._states else None
+        if namespace is None or state is None:
+            return reference
+        if state.local_path is None:
+            await self._load(namespace)
+        found = await asyncio.to_thread(self._resolve_include_source, reference)
+        if found is None:
+            raise BundleNotFoundError(
+                f"bundle {namespace!r} ({shown(state.uri)}) has no {reference.partition(':')[2]!r}"
+            )
+        return found
 
     async def _load(self, reference: str, *, refresh: bool = False) -> tuple[Bundle, bool]:
         load = BundleLoad(self._library, self._include_source_resolver, strict=self._strict, refresh=refresh)

@@ -67,6 +67,11 @@ class GitSource:
             return KnownRef(commit[0], "commit", "", commit[1])
         return self._refs.find(reference.repository, reference.ref)
 
+    def cached_tree(self, reference: GitReference) -> Path:
+        """Return where the tree of a reference is in the cache, or would be."""
+        known = self.find_known(reference)
+        return self._trees.tree(known.commit if known else "unknown")
+
     def fetched_at(self, commit: str) -> str | None:
         """Return when a commit's tree came into the cache, None when it is not there."""
         sidecar = self._trees.sidecar(commit)

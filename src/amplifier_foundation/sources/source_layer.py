@@ -90,6 +90,10 @@ class Sources:
         self._context.tell(written, "ready")
         return resolved
 
+    def cached_tree(self, reference: GitReference) -> Path:
+        """Return where the tree of a git reference is in the cache, or would be; nothing is fetched."""
+        return self._git.cached_tree(reference)
+
     async def get_status(self, ref: str | Reference) -> SourceStatus:
         """Say what the cache and the remote have of a git reference; nothing is recorded or fetched."""
         reference = parse_reference(ref) if isinstance(ref, str) else ref
