@@ -36,7 +36,7 @@ _FILES = frozenset({READ, WRITE})
 _PATH_KEYS = frozenset({"path", "file_path", "paths", "directory", "dir", "cwd"})
 _REACHES_OUT = re.compile(r"://|\b(?:curl|wget|git\s+(?:clone|fetch|pull)|pip|npm|ssh|scp|nc|ftp)\b")
 _ENVIRONMENT = re.compile(r"\b(?:env|printenv|set|declare|export|typeset|compgen)\b|\$\{?[A-Za-z_]")
-_OUTSIDE = re.compile(r"(?:^|[\s=:'\"<>(])(?:~|\.\.(?:/|$|\s)|/(?!dev/null\b)[^\s'\"]*)")
+_OUTSIDE = re.compile(r"(?:^|[\s='\"<>(]|:(?!//))(?:~|\.\.(?:/|$|\s)|/(?!dev/null\b)[^\s'\"]*)")
 
 
 class Ledger:
@@ -65,6 +65,11 @@ class Ledger:
     def note_prompt(self, text: str) -> None:
         """Take down the addresses in what a person wrote."""
         self._note_urls((text,))
+
+    def note_files(self, text: str, paths: Iterable[str], working_dir: Path) -> None:
+        """Take down what a session was given of files without a tool, because a person mentioned them."""
+        self.has_private_data = self.has_private_data or any(_is_outside(path, working_dir) for path in paths)
+        self._note_read((text,))
 
     def note_result(
         self, tool: Any, identity: str, tool_input: Any, result: Any, working_dir: Callable[[], Path]

@@ -110,6 +110,7 @@ class KernelSession:
         in_prompt = prompt.file_hashes if prompt else None
         self._told = ContextMessages(runner.equipment.places, runner.runtime.settings.mentions, self._policy, in_prompt)
         await self._install_history(inherited)
+        await self._tell_guard(self._told.entries)
         self._recorded = RecordedContext(self._context, runner.transcript)
         await coordinator.mount("context", self._recorded)
         orchestrator = coordinator.get("orchestrator")
@@ -291,8 +292,21 @@ class KernelSession:
         entries = await self._known.for_prompt(prompt, turn)
         if entries:
             await self._add(entries)
+            await self._tell_guard(entries)
             await self.runner.runtime.store.put_document(self.runner.hold, DOCUMENT, self._known.document())
         await self._tell_unresolved()
+
+    async def _tell_guard(self, entries: Sequence[Message]) -> None:
+        """Let the guard take down the files that prompts mentioned."""
+        ledger = self.session.coordinator.get_capability(LEDGER)
+        if not callable(getattr(ledger, "note_files", None)):
+            return
+        was_tainted = ledger.is_tainted
+        for entry in entries:
+            if entry.get("turn"):  # else the session began with it
+                ledger.note_files(entry["content"], entry.get("paths") or (), self.runner.working_dir)
+        if ledger.is_tainted and not was_tainted:
+            await self.session.coordinator.hooks.emit(SESSION_TAINTED, {"tool_name": None})
 
     async def _keep_wording(self, message_id: str, content: Any) -> None:
         """Keep what became of a prompt on its way into the context."""
