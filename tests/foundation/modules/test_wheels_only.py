@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -241,3 +242,28 @@ async def test_what_a_killed_installation_left_is_removed_and_what_runs_is_not(
         os.close(descriptor)
     remove_scratch_leftovers()
     assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.usefixtures("installer")
+async def test_a_wheel_that_unpacks_to_more_than_is_allowed_is_not_installed(
+    index: Path, tmp_path: Path, host: HostPackages
+) -> None:
+    with zipfile.ZipFile(index / "bomb-1.0-py3-none-any.whl", "w", zipfile.ZIP_DEFLATED) as wheel:
+        wheel.writestr("bomb.py", "#" * (8 << 20))
+        wheel.writestr("bomb-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: bomb\nVersion: 1.0\n")
+        wheel.writestr("bomb-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        wheel.writestr("bomb-1.0.dist-info/RECORD", "")
+    with pytest.raises(InstallError, match="it was ended because it wrote more than 4 MiB"):
+        await install_together({"tool-mine": ["bomb"]}, tmp_path / "target", host, most_bytes=4 << 20)
+    await install_together({"tool-mine": ["bomb"]}, tmp_path / "other", host)
+    assert (tmp_path / "other/bomb.py").stat().st_size == 8 << 20
+
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="the system does not count what a process writes")
+async def test_an_installer_is_ended_while_it_writes_too_much(
+    stand_in_installer: Path, tmp_path: Path, host: HostPackages
+) -> None:
+    uv = stand_in_installer.with_name("uv")
+    uv.write_text(f"#!/bin/sh\nhead -c 2M /dev/zero > {tmp_path}/written\nexec sleep 60\n")
+    with pytest.raises(InstallError, match="wrote more than 1 MiB"):
+        await install_together({"tool-mine": ["bomb"]}, tmp_path / "target", host, most_bytes=1 << 20)
