@@ -240,7 +240,8 @@ class _Compiler:
             rows = _windowed(rows, windows, [source.slot for source in scope.sources])
         is_distinct = bool(node.args.get("distinct"))
         if has_aggregate or groups:
-            rows = _grouped(rows, groups, [source.slot for source in scope.sources])
+            together = None if groups or windows else self._all_of(scope, rest, locks)
+            rows = together or _grouped(rows, groups, [one.slot for one in scope.sources])
 
         def execute(run: Run) -> tuple[list[tuple[Any, ...]], int]:
             found = []
@@ -274,6 +275,20 @@ class _Compiler:
                     definition, row = self._definitions(source.table or ""), run.frame[source.slot]
                     run.transaction.lock(definition.name, definition.key_of(row), shared=shared)
                 yield
+
+        return rows
+
+    def _all_of(
+        self, scope: _Scope, rest: Sequence[Compute], locks: Sequence[object]
+    ) -> Callable[[Run], Iterator[None]] | None:
+        """Return what finds all rows of one source as one group, if a query asks for that; None if it does not."""
+        if len(scope.sources) != 1 or rest or locks or scope.sources[0].on or scope.sources[0].filters:
+            return None
+        source = scope.sources[0]
+
+        def rows(run: Run) -> Iterator[None]:
+            run.group = [(row,) for row in source.rows(run)]
+            yield
 
         return rows
 
@@ -600,6 +615,9 @@ class _Compiler:
         combine, slots = _AGGREGATES[type(node)], [source.slot for source in scope.sources]
         is_star = isinstance(node.this, exp.Star)
         compute = (lambda run: True) if is_star else self.compute(node.this, scope)
+        name = node.this.name if isinstance(node.this, exp.Column) and len(slots) == 1 else None
+        if name is not None and name in scope.sources[0].columns:
+            return lambda run: combine([value for (row,) in run.group if (value := row[name]) is not None])
 
         def aggregate(run: Run) -> Any:
             values, group = [], run.group
@@ -928,7 +946,10 @@ class _Ordered:
 
 
 def _hold(run: Run, conditions: Sequence[Compute]) -> bool:
-    return all([condition(run) is True for condition in conditions]) if conditions else True
+    for condition in conditions:  # noqa: SIM110 - the hottest line of a simulation
+        if condition(run) is not True:
+            return False
+    return True
 
 
 def _walk(sources: Sequence[_Source]) -> Callable[[Run], Iterator[None]]:
@@ -943,10 +964,10 @@ def _walk(sources: Sequence[_Source]) -> Callable[[Run], Iterator[None]]:
         source, is_matched, is_last = sources[number], False, number == len(sources) - 1
         for row in source.rows(run):
             run.frame[source.slot] = row
-            if not _hold(run, source.on):
+            if source.on and not _hold(run, source.on):
                 continue
             is_matched = True
-            if not _hold(run, source.filters):
+            if source.filters and not _hold(run, source.filters):
                 continue
             if is_last:
                 yield
@@ -1020,9 +1041,12 @@ def _conflicting(run: Run, definition: Definition, row: Row) -> tuple[tuple[str,
         if None in values or (unique.condition is not None and not unique.condition(row)):
             continue
         run.transaction.lock(f"{definition.name} {unique.columns}", values)
-        current = {definition.key_of(one): one for one in run.table(definition.name)} | pending
-        for one in filter(None, current.values()):
-            is_same = tuple(one[name] for name in unique.columns) == values
+        table, first = run.table(definition.name), definition.key[0]
+        stored = table.at(row[first]) if first in unique.columns else table
+        name, value = unique.columns[-1], values[-1]
+        found = [one for one in stored if one[name] == value and definition.key_of(one) not in pending]
+        for one in (*found, *filter(None, pending.values())):
+            is_same = tuple([one[name] for name in unique.columns]) == values
             if is_same and (unique.condition is None or unique.condition(one)):
                 return unique.columns, one
     return None
