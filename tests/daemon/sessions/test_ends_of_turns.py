@@ -27,11 +27,13 @@ from amplifierd.sessions.session import Session
 from amplifierd.sessions.tree_events import TreeEvents
 
 DONE, BEGUN = "execution:done", "user_message:saved"
+_HANGS_S = 0.05
+_ALWAYS = 1_000_000
 FACTS = ("turn_count", "message_count", "usage")
 
 
 class Faults:
-    """What happens to the statements that write events of a name: refused, answers lost, or never answered."""
+    """What happens to the statements that write events of a name: refused, answers lost, or not answered in time."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._name = self._fault = ""
@@ -46,7 +48,6 @@ class Faults:
         self._name, self._fault, self.times = name, fault, times
         if "hang" in fault:
             self._monkeypatch.setattr(database, "_CLOSE_S", 0.05)
-            self._monkeypatch.setattr(database, "_ATTEMPT_S", 0.4)
 
     def _hurt(self) -> Any:
         async def execute(connection: AsyncConnection, statement: Any, values: Any = None, **options: Any) -> Any:
@@ -66,7 +67,8 @@ class Faults:
     async def _fail(self) -> None:
         if "hang" in self._fault:
             self.is_hanging.set()
-            await asyncio.Event().wait()
+            await asyncio.sleep(_HANGS_S)
+            raise TimeoutError
         raise psycopg.OperationalError("the connection broke")
 
 
@@ -151,7 +153,7 @@ async def test_an_end_that_a_closed_store_did_not_finish_is_left_to_the_next_hol
     fault: str,
 ) -> None:
     session = await opened(impatient, work)
-    faults.next(DONE, fault)
+    faults.next(DONE, fault, times=_ALWAYS)
     turn = asyncio.create_task(session.execute("First"))
     async with asyncio.timeout(30):
         await faults.is_hanging.wait()

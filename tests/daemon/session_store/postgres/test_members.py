@@ -169,5 +169,10 @@ async def test_a_busy_process_opens_few_connections(
     await asyncio.gather(*reading, *writing)
 
     question = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE %s AND datname = current_database()"
-    (count,) = sql.execute(question, ["amplifier daemon%"]).fetchone() or (0,)
+    count = 0
+    for _ in range(200):  # the server takes its time to forget one that broke on a busy machine
+        (count,) = sql.execute(question, ["amplifier daemon%"]).fetchone() or (0,)
+        if 1 <= count <= MOST_CONNECTIONS + 1:
+            break
+        await asyncio.sleep(0.05)
     assert 1 <= count <= MOST_CONNECTIONS + 1
