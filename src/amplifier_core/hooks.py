@@ -110,6 +110,10 @@ class HookRegistry:
             return {event: [registration.name for registration in self._listeners(event)]}
         return {event: [registration.name for registration in self._listeners(event)] for event in self._by_event}
 
+    def registered_handlers(self) -> dict[str, Handler]:
+        """Return every handler by its name."""
+        return {one.name: one.handler for event in self._by_event for one in self._listeners(event)}
+
     def set_default_fields(self, **fields: object) -> None:
         """Replace the fields that every emitted payload carries unless the emitter sets them itself."""
         self._defaults = fields

@@ -147,7 +147,7 @@ def find_code(path: Path, module_id: str) -> Path | None:
     named = named or [path / package, path / "src" / package, path / f"{package}.py"]
     if found := next((candidate for candidate in named if _is_code(candidate)), None):
         return found
-    parts = _entry_points(path).get(module_id, "").partition(":")[0].strip().split(".")
+    parts = entry_points_of(path).get(module_id, "").partition(":")[0].strip().split(".")
     if not all(part.isidentifier() for part in parts):
         return None
     folders = (path, path / "src")
@@ -156,7 +156,7 @@ def find_code(path: Path, module_id: str) -> Path | None:
 
 def module_id_of(path: Path) -> str:
     """Return the id of the module in a folder or package directory whose id was not given."""
-    entry_points = _entry_points(path)
+    entry_points = entry_points_of(path)
     if len(entry_points) == 1:
         return next(iter(entry_points))
     name = os.path.basename(os.path.abspath(path))  # noqa: PTH100, PTH119 - resolve() would lose the name of a link
@@ -250,14 +250,14 @@ def _is_package(directory: Path) -> bool:
 
 
 def _entry_point_package(folder: Path, module_id: str) -> Path | None:
-    entry_points = _entry_points(folder)
+    entry_points = entry_points_of(folder)
     target = entry_points.get(module_id) or (next(iter(entry_points.values())) if len(entry_points) == 1 else "")
     parts = target.partition(":")[0].strip().split(".")
     return folder.joinpath(*parts) if all(part.isidentifier() for part in parts) else None
 
 
-def _entry_points(folder: Path) -> dict[str, str]:
-    """Return the module entry points that the folder's `pyproject.toml` declares."""
+def entry_points_of(folder: Path) -> dict[str, str]:
+    """Return the module entry points that the folder's `pyproject.toml` declares: id → target."""
     pyproject = folder / "pyproject.toml"
     if not pyproject.is_file():
         return {}

@@ -35,7 +35,10 @@ async def mount(coordinator, config):
 
 HOOK = """
 async def mount(coordinator, config):
-    return coordinator.hooks.register("tool:pre", print)
+    return coordinator.hooks.register("tool:pre", note)
+
+async def note(event, data):
+    return None
 """
 
 

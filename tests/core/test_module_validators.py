@@ -428,3 +428,56 @@ async def test_validations_at_the_same_time_do_not_meet(folder: Path) -> None:
 
     assert [messages(result) for result in results if not result.passed] == []
     assert sys.modules.keys() == modules.keys()
+
+
+@pytest.mark.parametrize(
+    ("handler", "says"),
+    [
+        ("def note(event, data): ...", "hook_handler: Handler 'note' should be async"),
+        ("async def note(event): ...", "hook_handler: Handler 'note' should accept (event, data), found 1 params"),
+        ("async def note(*given): ...", None),
+        ("async def note(event, data): ...", None),
+    ],
+)
+async def test_a_hooks_handlers_are_async_and_take_event_and_data(
+    tmp_path: Path, handler: str, says: str | None
+) -> None:
+    mount = (
+        "async def mount(coordinator, config=None):\n    coordinator.hooks.register('tool:pre', note, name='note')\n"
+    )
+    folder = write_module(tmp_path / "amplifier-module-hooks-x", f"{handler}\n{mount}")
+
+    result = await HookValidator().validate(folder)
+
+    assert result.passed == (says is None), messages(result)
+    assert says is None or says in messages(result)
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        ("amplifier_module_elsewhere:mount", "is not in the package amplifier_module_hooks_x"),
+        ("amplifier_module_hooks_x:moumt", "names no function of amplifier_module_hooks_x"),
+        ("amplifier_module_hooks_x:mount", None),
+    ],
+)
+async def test_an_entry_point_leads_to_the_module(tmp_path: Path, target: str, says: str | None) -> None:
+    folder = write_module(tmp_path / "amplifier-module-hooks-x", "async def mount(coordinator, config=None): ...\n")
+    lines = f'[project]\nname = "x"\n[project.entry-points."amplifier.modules"]\nhooks-x = "{target}"\n'
+    (folder / "pyproject.toml").write_text(lines)
+
+    result = await HookValidator().validate(folder)
+
+    assert result.passed == (says is None), messages(result)
+    assert says is None or any(says in message for message in messages(result))
+
+
+async def test_a_package_that_is_not_named_as_its_id_is_named(tmp_path: Path) -> None:
+    folder = write_module(tmp_path / "amplifier-module-hooks-x", "async def mount(coordinator, config=None): ...\n")
+    (folder / "amplifier_module_hooks_x").rename(folder / "amplifier_module_other")
+
+    result = await HookValidator().validate(folder)
+
+    wanted = "package_name: The package amplifier_module_other is not named as its id: amplifier_module_hooks_x"
+    assert result.passed
+    assert wanted in messages(result)

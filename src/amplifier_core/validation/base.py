@@ -18,10 +18,12 @@ from amplifier_core.boundary import Boundary, TaskBoundary, settle
 from amplifier_core.exceptions import ModuleValidationError, describe
 from amplifier_core.packages import (
     declared_type,
+    entry_points_of,
     find_package,
     import_module_from_path,
     module_id_of,
     module_type_of,
+    package_name,
     private_copy,
     suggested_type,
     type_from_id,
@@ -34,6 +36,7 @@ from .contracts import (
     Contract,
     check_on_session_ready,
     fulfils,
+    handler_checks,
     instance_checks,
     static_checks,
 )
@@ -143,7 +146,22 @@ def _import(module_path: str | Path, result: ValidationResult, stack: ExitStack)
             return None
         module = stack.enter_context(private_copy(source))
         result.add(passed("module_importable", f"Module loaded from {module_path}"))
+        if path.is_dir() and source != path:
+            result.checks += _name_checks(path, module)
     return module
+
+
+def _name_checks(folder: Path, module: ModuleType) -> Iterator[ValidationCheck]:
+    """Yield what is wrong with the names by which the module of a folder is found: its entry point and its package."""
+    for name, target in entry_points_of(folder).items():
+        package, _, function = (part.strip() for part in target.partition(":"))
+        if package.partition(".")[0] != module.__name__:
+            yield failed("entry_point", f"The entry point {name} = {target!r} is not in the package {module.__name__}")
+        elif package == module.__name__ and not callable(getattr(module, function or "mount", None)):
+            yield failed("entry_point", f"The entry point {name} = {target!r} names no function of {package}")
+    if module.__name__ != (expected := package_name(module_id_of(folder))):
+        message = f"The package {module.__name__} is not named as its id: {expected}"
+        yield failed("package_name", message, "warning")
 
 
 def not_importable(error: BaseException) -> ValidationCheck:
@@ -193,6 +211,8 @@ async def _mount_and_look(
             if any(returned is one for one in mounted.values()) or fulfils(result.module_type, returned):
                 cleanup = None  # the instance itself, which may well be callable
             has_handlers = any(coordinator.hooks.list_handlers().values())
+            if result.module_type == "hook":
+                result.checks += handler_checks(coordinator.hooks.registered_handlers())
             result.checks += instance_checks(
                 result.module_type,
                 mounted,

@@ -322,6 +322,21 @@ def _hook_checks(
     return [passed(COMPLIANCE, "mount() returned a valid HookHandler instance"), *contract.closer_look(returned)]
 
 
+def handler_checks(handlers: Mapping[str, Callable[..., Any]]) -> list[ValidationCheck]:
+    """Return what is wrong with the handlers that a hook registered, by name: each is `async (event, data)`."""
+    wrong = []
+    for name, handler in handlers.items():
+        found = _parameters(handler)
+        takes_any = any(one.kind is one.VAR_POSITIONAL for one in found)
+        if not (_is_async(handler) or _is_async(getattr(handler, "__call__", None))):  # noqa: B004 - an object's method
+            wrong.append(failed("hook_handler", f"Handler '{name}' should be async"))
+        elif not takes_any and len(found) < 2:
+            wrong.append(
+                failed("hook_handler", f"Handler '{name}' should accept (event, data), found {len(found)} params")
+            )
+    return wrong
+
+
 def _mount_signature(mount: Callable[..., Any]) -> ValidationCheck:
     name, count = "mount_signature", len(_parameters(mount))
     if count < 2:
