@@ -201,8 +201,8 @@ class Bundle:
     def load_agent_metadata(self) -> None:
         """Fill what the agents' definitions leave open from their files; what a definition says itself stays.
 
-        Call it after composition and before `prepare()`, so that modules which only agent files name are activated
-        too. An agent file that cannot be read is logged and skipped.
+        `prepare()` does it, so that modules which only agent files name are activated too. An agent file that cannot be
+        read is logged and skipped.
         """
         agents.fill_from_files(self)
 

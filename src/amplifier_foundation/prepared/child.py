@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import copy
+from copy import copy, deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,7 +65,7 @@ async def run_child(prepared: PreparedBundle, bundle: Bundle, instruction: str, 
     parent = child.parent_session
     effective = _effective(prepared, bundle, compose=child.compose)
     effective.resolve_pending_context()
-    plan = await _plan(prepared, effective, child)
+    plan = await _plan(prepared, effective, bundle, child)
     resumed: dict[str, Any] = {"is_resumed": True} if child.is_resumed else {}
     session = amplifier_core.AmplifierSession(  # looked up at every call: applications substitute it
         session_plan(plan),
@@ -96,10 +96,11 @@ def _effective(prepared: PreparedBundle, bundle: Bundle, *, compose: bool) -> Bu
     return effective
 
 
-async def _plan(prepared: PreparedBundle, effective: Bundle, child: Child) -> dict[str, Any]:
+async def _plan(prepared: PreparedBundle, effective: Bundle, own: Bundle, child: Child) -> dict[str, Any]:
     plan = effective.to_mount_plan()
     if child.compose:
         _add_injected(plan, prepared.mount_plan)
+        _hand_down_by_policy(plan, prepared.bundle.spawn, own)
     if child.orchestrator_config:
         plan = _with_orchestrator_config(plan, child.orchestrator_config)
     if child.provider_preferences:
@@ -118,6 +119,20 @@ def _add_injected(plan: dict[str, Any], mount_plan: dict[str, Any]) -> None:
         injected = [entry for entry in entries if isinstance(entry, dict) and module_identity(entry) not in known]
         if injected:
             plan[section] = merge_module_lists(present[section], injected)
+
+
+def _hand_down_by_policy(plan: dict[str, Any], policy: Mapping[str, Any], own: Bundle) -> None:
+    """Leave in a child's plan what the parent's `spawn` policy hands down, and what the child's bundle names itself."""
+    present = MountPlan(plan).lists()
+    for section, named in (("tools", own.tools), ("hooks", own.hooks)):
+        explicit = {entry.get("module") for entry in named if isinstance(entry, dict)}
+        excluded = {*(policy.get(f"exclude_{section}") or ())} - explicit
+        if section == "tools" and isinstance(policy.get("tools"), list):
+            chosen = [{"module": entry} if isinstance(entry, str) else entry for entry in policy["tools"]]
+            kept = [entry for entry in present["tools"] if entry.get("module") in explicit]
+            plan["tools"] = merge_module_lists(deepcopy(chosen), kept)
+        elif excluded:
+            plan[section] = [entry for entry in present[section] if entry.get("module") not in excluded]
 
 
 def _with_orchestrator_config(plan: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:

@@ -40,6 +40,7 @@ async def prepare_bundle(
         BundleValidationError: an agent, context file or mentioned file is not there and `strict` is set.
     """
     await _report_gaps(bundle, strict=strict)
+    await asyncio.to_thread(bundle.load_agent_metadata)
     mount_plan = bundle.to_mount_plan()
     activator = ModuleActivator(cache_dir, install_deps, bundle.base_path, strict, offline=offline)
     if install_deps:

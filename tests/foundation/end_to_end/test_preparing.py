@@ -107,7 +107,6 @@ async def test_a_task_is_handed_to_an_agent_of_an_included_repository(home: Path
         "tools: [{module: tool-task}]\n---\nDelegate.\n"
     )
     bundle = await load_bundle(repository("root", {"bundle.md": text}), registry=BundleRegistry(home))
-    bundle.load_agent_metadata()
     prepared = await bundle.prepare(strict=True, cache_dir=home / "cache")
 
     async with prepared.create_session() as session:

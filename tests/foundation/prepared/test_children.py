@@ -81,6 +81,35 @@ async def test_a_child_has_what_the_application_added_to_the_plan(
     assert [entry["module"] for entry in sessions[0].config["tools"]] == ["tool-todo"]
 
 
+@pytest.mark.parametrize(
+    ("policy", "child", "tools", "hooks"),
+    [
+        ({}, [], ["tool-todo", "tool-search"], ["hooks-logging"]),
+        ({"exclude_tools": ["tool-todo"], "exclude_hooks": ["hooks-logging"]}, [], ["tool-search"], []),
+        ({"exclude_tools": ["tool-todo"]}, ["tool-todo"], ["tool-todo", "tool-search"], ["hooks-logging"]),
+        ({"tools": ["tool-todo"]}, [], ["tool-todo"], ["hooks-logging"]),
+    ],
+)
+async def test_a_child_gets_what_the_policy_of_its_parents_bundle_hands_down(
+    make_bundle: MakeBundle,
+    cache_dir: Path,
+    sessions: list[AmplifierSession],
+    policy: dict[str, Any],
+    child: list[str],
+    tools: list[str],
+    hooks: list[str],
+) -> None:
+    listed = [{"module": "tool-todo"}, {"module": "tool-search"}]
+    parent = make_bundle(tools=listed, hooks=[{"module": "hooks-logging"}], spawn=policy)
+    prepared = await parent.prepare(cache_dir=cache_dir)
+
+    await prepared.spawn(Bundle("agent", tools=[{"module": name} for name in child]), "go")
+
+    config = sessions[-1].config
+    assert [entry["module"] for entry in config.get("tools", ())] == tools
+    assert [entry["module"] for entry in config.get("hooks", ())] == hooks
+
+
 async def test_a_child_that_is_not_composed_stands_alone(
     make_bundle: MakeBundle, cache_dir: Path, sessions: list[AmplifierSession]
 ) -> None:
