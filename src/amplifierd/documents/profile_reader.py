@@ -52,6 +52,7 @@ NOTHING_READ = frozenset({"no-frontmatter", "unclosed-frontmatter", "invalid-yam
 """Issues with which nothing of a file could be read, so that nothing else can be said about it."""
 
 _KNOWN_SECTIONS = {"session", *MODULE_SECTIONS, *NAMED_SECTIONS, "ui", "exclude"}
+_KNOWN_METADATA = {"name", "version", "description", "extends", "model", "schema_version"}
 _CONTEXT_ALIASES = ("context-manager", "context_manager")
 _LIMITS = ("injection_budget_per_turn", "injection_size_limit")
 _LINE_IN_TEXT = re.compile(r"\bline (\d+)")
@@ -189,6 +190,9 @@ class _Reading:
             )
             return {}
         metadata = {**profile, "name": profile.get("name") or default_name}
+        for key in profile.keys() - _KNOWN_METADATA:
+            fix = "take it out, or correct its name; it is kept but has no effect"
+            self.note("unknown-key", f"Unknown key 'profile.{key}'", f"profile.{key}", fix=fix, warning=True)
         self._read_name(metadata)
         self._read_version(metadata)
         self._read_schema_version(metadata)

@@ -238,6 +238,13 @@ def test_every_section_is_checked_and_the_place_named(
     assert message in issue.message
 
 
+def test_an_unknown_key_of_the_metadata_is_reported() -> None:
+    document = read("profile: {name: base, version: 1.0.0, schema_version: 2, extend: foundation/base}\n")
+
+    [issue] = document.issues
+    assert (issue.code, issue.severity, issue.message) == ("unknown-key", "warning", "Unknown key 'profile.extend'")
+
+
 def test_all_problems_are_reported_at_once() -> None:
     document = read("profile: {name: X, schema_version: 3}\ntools: {}\nhooks:\n- {module: tool-a}\nagents: 1")
 

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from amplifier_module_tool_filesystem import ReadTool, WriteTool
+from amplifier_module_tool_filesystem import ReadTool, WriteTool, mount
 from amplifier_module_tool_filesystem.path_validation import is_path_allowed
+
+from amplifier_core.testing import MockCoordinator
 
 
 @pytest.fixture
@@ -346,3 +348,18 @@ async def test_the_approval_hook_is_told_what_it_wants_to_know() -> None:
 
     assert plain.get_metadata() == {"requires_approval": False, "approval_hints": {"risk_level": "low"}}
     assert asking.get_metadata()["requires_approval"] is asking.require_approval is True
+
+
+@pytest.mark.parametrize(
+    ("asks", "hooks", "warns"),
+    [(True, [], True), (True, [{"module": "hooks-approval"}], False), (False, [], False)],
+)
+async def test_approval_that_nothing_in_the_session_asks_for_is_warned_about(
+    caplog: pytest.LogCaptureFixture, asks: bool, hooks: list[dict[str, str]], warns: bool
+) -> None:
+    coordinator = MockCoordinator()
+    coordinator.config["hooks"] = hooks
+
+    await mount(coordinator, {"require_approval": asks})
+
+    assert ("no hooks-approval is in the session" in caplog.text) == warns
