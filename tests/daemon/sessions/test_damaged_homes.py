@@ -39,6 +39,29 @@ def directory_of(home: Home, session_id: str) -> Path:
     return home.paths.sessions / session_id
 
 
+async def test_a_record_that_a_power_failure_brings_back_is_put_right_by_the_ends_of_later_turns(
+    home: Home, work: Path
+) -> None:
+    async with home.sessions.open(plan=Agent([READ, "One.", "Two.", "Three."]).sections(), working_dir=work) as session:
+        await session.execute("First")
+        metadata = directory_of(home, session.session_id) / "metadata.json"
+        former = metadata.read_bytes()
+        for prompt in ("Second", "Third"):
+            await session.execute(prompt)
+        wanted = session.record
+    metadata.write_bytes(former)
+
+    async with home.sessions.resume(session.session_id) as resumed:
+        found, repaired = resumed.record, resumed.repaired
+    stored = home.sessions.get(session.session_id)
+
+    for record in (found, stored):
+        assert (record.turn_count, record.message_count) == (wanted.turn_count, wanted.message_count) == (3, 8)
+        assert (record.usage, record.token_usage) == (wanted.usage, wanted.token_usage)
+        assert record.last_activity_at == wanted.last_activity_at
+    assert not repaired
+
+
 @pytest.mark.parametrize("file", ["events.jsonl", "transcript.jsonl"])
 @pytest.mark.parametrize("room", [0, 400, 650, 850, 1100, 3000, 6000])
 async def test_a_disk_that_is_full_in_the_middle_of_a_turn_ends_the_turn_and_not_the_session(
