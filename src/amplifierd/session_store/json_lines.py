@@ -127,20 +127,15 @@ def find_last(path: Path, is_wanted: Callable[[dict[str, Any]], bool]) -> dict[s
     return found[0] if found else None
 
 
-def find_last_with(path: Path, text: bytes) -> dict[str, Any] | None:
-    """Return the last object of a file in whose line a text stands; only that line is parsed."""
-    try:
-        with path.open("rb") as file:
-            end, rest = file.seek(0, os.SEEK_END), b""
-            while end > 0:
-                start = max(0, end - _BLOCK)
-                file.seek(start)
-                block = file.read(end - start) + rest
-                if (place := block.rfind(text)) >= 0:
-                    return _parsed(_line_around(file.fileno(), start + place), path, start)
-                end, rest = start, block[: len(text) - 1]
-    except FileNotFoundError:
-        pass
+def find_last_with(descriptor: int, text: bytes) -> dict[str, Any] | None:
+    """Return the last object of an open file in whose line a text stands; only that line is parsed."""
+    end, rest = os.fstat(descriptor).st_size, b""
+    while end > 0:
+        start = max(0, end - _BLOCK)
+        block = os.pread(descriptor, end - start, start) + rest
+        if (place := block.rfind(text)) >= 0:
+            return parse_line(_line_around(descriptor, start + place))
+        end, rest = start, block[: len(text) - 1]
     return None
 
 

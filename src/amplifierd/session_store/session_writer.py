@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+_APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 _PREPARED = ".switch-"
 _ATTEMPTS = 3
 _POLL_S = 0.001
@@ -175,7 +175,7 @@ class SessionWriter:
     def end_turn(self, hold: Hold, turn_id: str, data: bytes, changes: Mapping[str, Any]) -> SessionRecord:
         """Append the end of a turn, which counts from here on, and change the record as it says."""
         with self._under(hold):
-            mark = find_last_with(self.files.path(EVENTS), f'"turn_id":"{turn_id}"'.encode())
+            mark = find_last_with(self._descriptor(EVENTS), f'"turn_id":"{turn_id}"'.encode())
             if mark is None or "changes" not in mark:  # it has only begun so far
                 self._append(EVENTS, data)
                 self._unsynchronised.add(EVENTS)

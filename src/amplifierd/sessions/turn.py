@@ -150,14 +150,14 @@ class Turn:
 
     async def _save(self, prompt: str, metadata: Mapping[str, Any] | None) -> Taken:
         """Save the prompt, and keep the working directory as it is: the two wait for the disk at the same time."""
-        taking = start_task(self._take_checkpoint(BEFORE))
+        saving = start_task(self._save_prompt(prompt, metadata))
         try:
-            await run_to_end(self._save_prompt(prompt, metadata))
+            before = await self._take_checkpoint(BEFORE)
         except BaseException:
-            taking.cancel()
-            await finished(taking)
+            await finished(saving)
             raise
-        return await taking
+        await run_to_end(saving)
+        return before
 
     async def _save_prompt(self, prompt: str, metadata: Mapping[str, Any] | None) -> None:
         runner = self._runner
