@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from agents_at_work import Agent, call
+import pytest
+from agents_at_work import Agent, call, open_home
 
 from amplifierd.home import Home
 from amplifierd.sessions.approvers import DenyAll
@@ -66,3 +67,37 @@ async def test_a_session_stays_tainted_when_its_context_has_forgotten_why(home: 
         assert (again.record.tainted, ledger.is_tainted) == (True, True)
         await again.execute("Go on")
     assert [event["event"] for event in home.sessions.events(session.session_id)].count("session:tainted") == 1
+
+
+async def test_a_file_that_a_person_mentions_counts_as_read(home: Home, work: Path) -> None:
+    (work / "notes.md").write_text("The word is correct-horse-battery.\n")
+    plan = Agent(["Read.", "Hello."], hooks=[GUARD]).sections()
+    carried = "https://news.example/?q=correct-horse-battery"
+    async with home.sessions.open(plan=plan, working_dir=work, approver=DenyAll()) as session:
+        ledger = (await session.load()).get_capability("approval.ledger")
+        assert not ledger.carries_read_value(carried)
+        await session.execute("Look at @notes.md")
+        assert ledger.carries_read_value(carried)
+        assert not ledger.has_private_data
+
+    async with home.sessions.resume(session.session_id, approver=DenyAll()) as again:
+        ledger = (await again.load()).get_capability("approval.ledger")
+        assert ledger.carries_read_value(carried)
+
+
+async def test_a_mentioned_file_outside_of_the_working_directory_is_private(
+    home: Home, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AMPLIFIERD_SECURITY__ALLOW_HOME_MENTIONS", "true")
+    (tmp_path / "diary.md").write_text("Dear diary, nothing happened.\n")
+    web = call("bash", command="echo https://news.example/")
+    plan = Agent([web, "Seen.", "Read."], tools=[BASH], hooks=[GUARD]).sections()
+    there = open_home(tmp_path / "there")
+    async with there.sessions.open(plan=plan, working_dir=work, approver=DenyAll()) as session:
+        await session.execute("Look")
+        assert not session.record.tainted
+        await session.execute("Look at @~/diary.md")
+        assert session.record.tainted
+    assert tainted(there, session.session_id) == ["by None", "updated", "status"]
+    await there.sessions.close()
