@@ -190,7 +190,10 @@ class Catalogue:
     def local_roots(self) -> dict[str, Path]:
         """Return the files of every usable collection that are on this machine; nothing is fetched."""
         states, entries = self.lock.read(), self.entries()
-        found = {key: self.sources.directory_of(state) for key, state in states.items()}
+        found = {
+            key: self.sources.directory_of(state) or self.sources.fetched_directory_of(state)
+            for key, state in states.items()
+        }
         return {
             key: path for key, path in found.items() if path is not None and key in entries and entries[key].enabled
         }

@@ -102,6 +102,15 @@ class CollectionSources:
             return None
         return self._paths.share / Path(reference.path).expanduser()
 
+    def fetched_directory_of(self, state: LockedCollection) -> Path | None:
+        """Return where the cache has the synced files of a collection from git, `None` when it does not have them."""
+        reference = _git_reference(state.source)
+        if reference is None or state.commit is None:
+            return None
+        tree = self._sources.cached_tree(GitReference(reference.url, state.commit))
+        directory = tree / state.subpath if state.subpath else tree
+        return directory if directory.is_dir() else None
+
     def is_remote(self, state: LockedCollection) -> bool:
         """Say whether the files of a collection were fetched from elsewhere."""
         if state.source in LABELS:

@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+import pytest
 from agents_at_work import Agent, Kind
 
 from amplifierd.home import Home
+from tests.stand_ins.git_repository import Repository, use_plain_git
 
 
 def sent(home: Home, session_id: str) -> str:
@@ -21,6 +23,20 @@ async def test_a_file_that_a_bundle_mentions_is_told_once(home: Home, work: Path
         await session.execute("What does @AGENTS.md say?")
 
     assert sent(home, session.session_id).count("THE-RULES") == 1
+
+
+async def test_a_mention_leads_into_a_collection_that_was_fetched(
+    home: Home, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_plain_git(monkeypatch)
+    repository = Repository(tmp_path / "origin")
+    repository.commit({"profiles/a.md": "", "context/x.md": "WHAT-THE-TEAM-KNOWS\n"})
+    await home.collections.add("team", f"{repository.source}@main", compile=False)
+
+    async with home.sessions.open(**Agent().source(home, "bundle", tmp_path), working_dir=work) as session:
+        await session.execute("Read @team:context/x.md")
+
+    assert sent(home, session.session_id).count("WHAT-THE-TEAM-KNOWS") == 1
 
 
 async def test_rules_that_are_written_later_do_not_slip_in_when_a_session_is_resumed(
