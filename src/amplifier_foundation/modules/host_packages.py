@@ -28,6 +28,7 @@ DISTRIBUTION = "amplifier"
 _CLAIMED = dict.fromkeys(("amplifier-core", "amplifier-foundation"), ECOSYSTEM_VERSION)
 _OURS = (*_CLAIMED, "amplifier-kit")
 _FORMAT = 1
+_TOLD_USERS = 3
 _REQUIRES = re.compile(r"^Requires-Dist:(.*)$", re.MULTILINE | re.IGNORECASE)
 _VERSION = re.compile(r"^Version:(.*)$", re.MULTILINE | re.IGNORECASE)
 
@@ -61,6 +62,15 @@ class HostPackages:
         """Return `name==version` of all that is provided, or of what the requirements name, sorted."""
         names = self.versions if requirements is None else {name_of(line) for line in requirements} & set(self.versions)
         return sorted(f"{name}=={self.versions[name]}" for name in names)
+
+    def users_of(self, requirement: str) -> str:
+        """Say, for a person, which provided distributions require one: ` (required by ddgs)`; empty when none does."""
+        name, users = name_of(requirement), []
+        for user in sorted(self.versions.keys() - self.ours):
+            if name in map(name_of, _REQUIRES.findall(self.metadata_of(user))):
+                users.append(user)
+        more = ["and others"] if len(users) > _TOLD_USERS else []
+        return f" (required by {', '.join([*users[:_TOLD_USERS], *more])})" if users else ""
 
     def metadata_of(self, name: str) -> str:
         """Return the head of a provided distribution's metadata: name, version, extras and what it requires."""

@@ -319,17 +319,18 @@ def _failure(
     lacks_wheels = not builds and _NO_WHEELS.search(output) is not None
     claims = () if lacks_wheels else _claims(output, owners, needed)
     told = [f"{owner} requires {line}" for owner, line in claims]
-    told += [f"the host provides {line}" for line in host.constraints(line for _, line in claims)]
+    told += [_provided(line, host) for line in host.constraints(line for _, line in claims)]
     if len(told) > 1:  # one alone contradicts nothing: uv explains in the same words what it does not find
         return RequirementConflict(
             f"the requirements of {listed} cannot be met together: {'; '.join(told)}",
-            hint="loosen one of these requirements, or use versions of the modules that agree",
+            hint="loosen one of these requirements, use versions of the modules that agree, or take what requires the"
+            " host's version out of the environment that Amplifier is installed in",
             returncode=returncode,
             cmd=command,
             output=output,
             claims=claims,
         )
-    told = [f"; the host provides {line}" for line in host.constraints(_in_doubt(needed, host))]
+    told = [f"; {_provided(line, host)}" for line in host.constraints(_in_doubt(needed, host))]
     words = _last_words(output)
     for anchor, owner in owners.items():
         words = words.replace(anchor, owner)
@@ -360,6 +361,10 @@ def _claims(output: str, owners: Mapping[str, str], needed: Mapping[str, Sequenc
         users = [owner for owner, lines in needed.items() if any(name_of(line) == name_of(subject) for line in lines)]
         claims.append((f"{', '.join(users) or 'a dependency'} (through {subject})", requirement))
     return tuple(dict.fromkeys(claims))
+
+
+def _provided(pin: str, host: HostPackages) -> str:
+    return f"the host provides {pin}{host.users_of(pin)}"
 
 
 def _in_doubt(needed: Mapping[str, Sequence[str]], host: HostPackages) -> list[str]:
