@@ -21,6 +21,7 @@ from amplifier_foundation.exceptions import BundleError
 from amplifier_foundation.sources.hashing import remove_bytecode
 from amplifier_system.policy.environment_access import SECRET_VARIABLES, EnvironmentAccess
 from amplifier_system.processes import ProcessTree, reading
+from amplifier_system.tasks import start_task
 from amplifier_system.urls import shown
 
 from .host_packages import HostPackages
@@ -258,7 +259,7 @@ async def _run(command: Sequence[str], most_bytes: int) -> tuple[int, str]:
     pipe, errors = subprocess.PIPE, subprocess.STDOUT
     tree = await ProcessTree.start(guarded, environment=environment, stdin=pipe, stderr=errors)
     is_ended = asyncio.Event()
-    limit = asyncio.create_task(_end_beyond(most_bytes, tree, is_ended))
+    limit = start_task(_end_beyond(most_bytes, tree, is_ended))
     try:
         async with reading(tree.stdout) as stream:
             output = await stream.read()
