@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 from .surroundings import steady_time
@@ -44,6 +45,7 @@ class _Loop:
         self.task = asyncio.create_task(self._run(), name=name)
 
     async def _run(self) -> None:
+        _own.set(self)
         while True:
             self._begun, self._is_running = steady_time(), True
             self.beat_at = self._begun
@@ -111,7 +113,7 @@ class Supervisor:
     ) -> asyncio.Task[None]:
         """Run a loop until it returns or the task is cancelled; one of the same name is replaced.
 
-        A loop with `stalls_after_s` calls `beat` more often than that, or counts as stalled.
+        A loop with `stalls_after_s` calls `beat` more often than that, or counts as standing still.
         """
         loop = self._loops[name] = _Loop(name, work, self._first_pause_s, stalls_after_s)
 
@@ -121,11 +123,6 @@ class Supervisor:
 
         loop.task.add_done_callback(forget)
         return loop.task
-
-    def beat(self, name: str) -> None:
-        """Note that a loop makes progress."""
-        if (loop := self._loops.get(name)) is not None:
-            loop.beat_at = steady_time()
 
     @property
     def states(self) -> list[LoopState]:
@@ -140,6 +137,15 @@ class Supervisor:
     def failing_for_s(self) -> float:
         """Return for how long the worst of the loops has been failing or has stood still; 0 while all are well."""
         return max((loop.failing_s for loop in tuple(self._loops.values())), default=0.0)
+
+
+_own: ContextVar[_Loop | None] = ContextVar("supervised loop", default=None)
+
+
+def beat() -> None:
+    """Note that the loop which calls this makes progress."""
+    if (loop := _own.get()) is not None:
+        loop.beat_at = steady_time()
 
 
 async def cancelled(*tasks: "asyncio.Task[None] | None") -> None:

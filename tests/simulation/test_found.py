@@ -77,6 +77,26 @@ def test_a_loop_that_failed_twice_and_runs_since_does_not_count_as_failing_ever_
     assert failing_s[-1] == 0
 
 
+def test_a_member_at_rest_has_no_loop_that_stands_still() -> None:
+    async def run(world: World) -> tuple[list[str], float]:
+        machine = Machine(world, "a")
+        world.machines.append(machine)
+        machine.start()
+        await asyncio.sleep(300)
+        assert machine.daemon is not None
+        supervisor = machine.daemon.store.supervisor
+        return [loop.name for loop in supervisor.states], supervisor.failing_for_s()
+
+    world = World(0)
+    try:
+        loops, failing_s = world.loop.run_until_complete(world.loop.create_task(run(world)))
+    finally:
+        world.loop.gather_up()
+
+    assert {"takeover", "session places", "load report", "turns", "left turns", "refused turns"} <= {*loops}
+    assert failing_s == 0
+
+
 def test_a_turn_whose_run_fails_in_an_unforeseen_way_is_run_again_however_busy_its_member_is() -> None:
     async def run(world: World) -> dict[str, Any]:
         machine = Machine(world, "a")

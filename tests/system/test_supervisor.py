@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from amplifier_system.supervisor import Supervisor, cancelled
+from amplifier_system.supervisor import Supervisor, beat, cancelled
 
 
 async def test_a_loop_that_fails_is_started_again_and_its_error_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -50,14 +50,22 @@ async def test_a_loop_that_returns_or_is_cancelled_has_ended() -> None:
 
 
 async def test_a_loop_without_progress_counts_as_failing_until_it_makes_some() -> None:
-    supervisor = Supervisor()
-    task = supervisor.start("still", asyncio.Event().wait, stalls_after_s=0.01)  # type: ignore[arg-type]
+    supervisor, go_on = Supervisor(), asyncio.Event()
+
+    async def stand_still() -> None:
+        await go_on.wait()
+        beat()
+        await asyncio.Event().wait()
+
+    task = supervisor.start("still", stand_still, stalls_after_s=0.01)
     await asyncio.sleep(0.05)
 
     assert [state.name for state in supervisor.degraded] == ["still"]
     assert supervisor.failing_for_s() > 0
 
-    supervisor.beat("still")
+    go_on.set()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
 
     assert supervisor.degraded == []
     assert supervisor.failing_for_s() == 0

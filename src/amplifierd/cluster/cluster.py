@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 
-from amplifier_system.supervisor import cancelled
+from amplifier_system.supervisor import beat, cancelled
 from amplifierd.exceptions import (
     MemberFencedError,
     NotReadyError,
@@ -39,6 +39,8 @@ _AGAIN_S = 1.0
 _UNFIT_S = 30.0
 """A member whose loops have failed for so long gives up its lease, and the others do its work."""
 _STALLS_S = 30.0
+"""A loop that stands still for so long counts as failing. The lease has no such limit: it runs out by itself."""
+
 _ROOTS_KNOWN = 10_000
 _SLACK = 2.0
 """How many turns more than another member this one may run before it sends sessions there."""
@@ -106,9 +108,9 @@ class Cluster:
         self.store.members.is_fit = self._is_fit
         start = self.store.supervisor.start
         self._tasks = [
-            start("session places", self.whereabouts.run),
+            start("session places", self.whereabouts.run, stalls_after_s=_STALLS_S),
             start("takeover", self.takeover.run, stalls_after_s=_STALLS_S),
-            start("load report", self._tell),
+            start("load report", self._tell, stalls_after_s=_STALLS_S),
         ]
 
     def _is_fit(self) -> bool:
@@ -145,6 +147,7 @@ class Cluster:
     async def _tell(self) -> None:
         """Say how busy this daemon is, and let go of the ways to members that are gone."""
         while True:
+            beat()
             await asyncio.sleep(_TELL_S)
             self.peers.keep(member.member_id for member in self.view.known if member.is_live)
             try:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from amplifier_core.exceptions import AmplifierError
+from amplifier_system.supervisor import beat
 from amplifier_system.surroundings import chance, new_token
 from amplifier_system.tasks import start_task
 
@@ -44,7 +45,7 @@ class Takeover:
         try:
             while True:
                 await self._look_patiently()
-                self._store.supervisor.beat("takeover")
+                beat()
                 await asyncio.sleep(INTERVAL_S)
         finally:
             for task in self._taking.values():

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 from amplifier_core.exceptions import AmplifierError
+from amplifier_system.supervisor import beat
 from amplifierd.session_store.tree_place import NOWHERE, TreePlace
 
 from .destination import Destination
@@ -93,6 +94,7 @@ class Whereabouts:
     async def run(self) -> None:
         """Look after what is watched until this is cancelled."""
         while True:
+            beat()
             try:
                 await asyncio.wait_for(self._woken.wait(), _LOOK_S)
             except TimeoutError:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from amplifier_core.exceptions import AmplifierError
-from amplifier_system.supervisor import cancelled
+from amplifier_system.supervisor import beat, cancelled
 from amplifierd.exceptions import TokenNotFoundError
 from amplifierd.limits import Limits
 from amplifierd.paths import Paths
@@ -30,6 +30,9 @@ logger = logging.getLogger(__name__)
 
 _LOOK_S = 10.0
 """How often members look at what they share, even if none says that something has changed."""
+
+_STALLS_S = 30.0
+"""Who learns nothing of credentials for so long would let in whom others shut out, and gives up its lease."""
 
 _MOMENT_S = 0.25
 """Those who are not known here and ask within so short a time are looked for together."""
@@ -85,7 +88,9 @@ class Credentials:
         self.tokens.others = lambda: self._shared_tokens.others if self._shared_tokens else ()
         await self.look()
         store.notifications.subscribe("amplifier_cluster", lambda word: self._woken.set())
-        self._looking = store.supervisor.start("credentials of other members", self._keep_looking)
+        self._looking = store.supervisor.start(
+            "credentials of other members", self._keep_looking, stalls_after_s=_STALLS_S
+        )
 
     async def look(self, *, unless_since: float = float("inf")) -> None:
         """Learn what other members know, unless that was begun after a moment and is done."""
@@ -115,6 +120,7 @@ class Credentials:
 
     async def _keep_looking(self) -> None:
         while True:
+            beat()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._woken.wait(), _LOOK_S)
             self._woken.clear()

@@ -7,6 +7,7 @@ import logging
 from contextlib import suppress
 from typing import Any
 
+from amplifier_system.supervisor import beat
 from amplifierd.exceptions import NotReadyError, StoreUnavailableError
 
 from .turn_rows import TurnRows
@@ -59,6 +60,7 @@ class AskedTurns:
     async def keep_looking(self) -> None:
         """Look whenever it is said to, and from time to time."""
         while True:
+            beat()
             self._wake.clear()
             try:
                 await self.look()

@@ -30,7 +30,7 @@ from .refused_turns import RefusedTurns
 from .shared_follow_ups import SharedFollowUps
 from .turn_placement import TurnPlacement
 from .turn_rows import CHANNEL, REFUSALS, NewTurn, TurnRow, TurnRows
-from .turn_runs import TurnRuns
+from .turn_runs import STALLS_S, TurnRuns
 from .turn_text import request_of
 
 logger = logging.getLogger(__name__)
@@ -82,11 +82,11 @@ class DurableTurnQueue:
         self._runs.start(self._places.own, worker_id)
         self._is_started.set()
         keep = self._store.supervisor.start
-        self._looking = keep("left turns", self._left.keep_looking)
+        self._looking = keep("left turns", self._left.keep_looking, stalls_after_s=STALLS_S)
         self._loops = [
             self._looking,
-            keep("ends of turns", self._asked.keep_looking),
-            keep("refused turns", self._refused.keep_telling),
+            keep("ends of turns", self._asked.keep_looking, stalls_after_s=STALLS_S),
+            keep("refused turns", self._refused.keep_telling, stalls_after_s=STALLS_S),
         ]
 
     async def drain(self) -> None:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from itertools import groupby
 
 from amplifier_core.exceptions import AmplifierError
+from amplifier_system.supervisor import beat
 from amplifier_system.surroundings import chance
 from amplifierd.exceptions import NowhereToRunError, SessionHeldError, SessionNotFoundError
 from amplifierd.live_sessions import LiveSessions
@@ -55,12 +56,14 @@ class LeftTurns:
     async def keep_looking(self) -> None:
         """Take over what members left who are gone, and end what is late, whenever one goes and from time to time."""
         while True:
+            beat()
             self._changed.clear()
             try:
                 await self._rows.forget_old()
                 await self._refuse_late()
                 await self._take_all()
                 for interrupted in await self._follow_ups.left():
+                    beat()
                     await self._go_on(interrupted.session_id, interrupted)
             except (AmplifierError, OSError) as error:
                 logger.warning("turns that other members left are not taken over: %s", error)
@@ -70,6 +73,7 @@ class LeftTurns:
 
     async def _refuse_late(self) -> None:
         for row in await self._rows.late(_MOST):
+            beat()
             await self._runs.refuse_late(row, by=await self._places.own())
 
     async def _take_all(self) -> None:
@@ -78,6 +82,7 @@ class LeftTurns:
 
         async def take(session_id: str) -> None:
             async with few:
+                beat()
                 try:
                     await self.take_over(session_id)
                 except SessionHeldError:

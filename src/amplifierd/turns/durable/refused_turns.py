@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection
+from contextlib import suppress
 
+from amplifier_system.supervisor import beat
 from amplifierd.exceptions import StoreUnavailableError
 from amplifierd.live_sessions import OnEvent
 from amplifierd.workers.untold_end import untold_end
@@ -20,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 _MOST = 1000
 _AGAIN_S = 1.0
+_BEAT_S = 10.0
 
 
 class RefusedTurns:
@@ -42,6 +45,7 @@ class RefusedTurns:
     async def keep_telling(self) -> None:
         """Tell of those that were heard of, and first of those that were refused a short time ago."""
         while True:
+            beat()
             self._wake.clear()
             heard, self._heard = self._heard, set()
             is_unsure, self._is_unsure = self._is_unsure, False
@@ -56,7 +60,9 @@ class RefusedTurns:
             else:
                 for turn in refused:
                     self._on_end(untold_end(turn.session_id, turn.turn_id, turn.root_id, refusal_of(turn.result)))
-            await self._wake.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_BEAT_S):
+                    await self._wake.wait()
 
     async def _read(self, heard: Collection[str], *, is_unsure: bool) -> list[RefusedTurn]:
         lately = await self._rows.refused_lately(_MOST) if is_unsure else []

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from amplifier_core.exceptions import AmplifierError
 from amplifier_sessions.event_page import named_events
-from amplifier_system.supervisor import Supervisor, cancelled
+from amplifier_system.supervisor import Supervisor, beat, cancelled
 from amplifier_system.surroundings import steady_time
 from amplifier_system.tasks import run_to_end, start_task
 from amplifierd.exceptions import (
@@ -46,8 +46,9 @@ Begun = Literal["no", "untold", "ended"]
 LOOK_S = 10.0
 """How often is looked for what no notification told."""
 
-_LOOP = "turns"
-_STALLS_S = 60.0
+STALLS_S = 60.0
+"""A loop of turns that stands still for so long gives up the member's lease; each waits at most for a database."""
+
 _MOST_MOVES = 8
 _AGAIN_S = 1.0
 _CLOSE_S = 5.0
@@ -77,7 +78,7 @@ class TurnRuns:
 
     def start(self, member: Callable[[], Awaitable[str]], worker_id: int) -> None:
         self._taking = self._supervisor.start(
-            _LOOP, lambda: self._take_all(member, worker_id), stalls_after_s=_STALLS_S
+            "turns", lambda: self._take_all(member, worker_id), stalls_after_s=STALLS_S
         )
 
     def wake(self, *, is_unsure: bool = False) -> None:
@@ -122,7 +123,7 @@ class TurnRuns:
     async def _take_all(self, member: Callable[[], Awaitable[str]], worker_id: int) -> None:
         looked_at = -LOOK_S
         while True:
-            self._supervisor.beat(_LOOP)
+            beat()
             self._wake.clear()
             generation = self._times_abandoned
             if steady_time() >= looked_at + LOOK_S:  # however often it is woken
