@@ -53,8 +53,10 @@ class Cursor(NamedTuple):
     @classmethod
     def furthest(cls, cursors: Iterable[Cursor]) -> Self:
         """Return where the events of a tree end of which these are the last ones, one of each session."""
-        known: list[Cursor] = [cls(0, 0), *cursors]
-        return cls(max(one.epoch for one in known), max(one.seq for one in known))
+        epoch = seq = 0
+        for one in cursors:  # one at a time: an imported session has millions
+            epoch, seq = max(epoch, one.epoch), max(seq, one.seq)
+        return cls(epoch, seq)
 
     def __str__(self) -> str:
         return f"{self.epoch}-{self.seq}.{self.piece}" if self.epoch else str(self.seq)

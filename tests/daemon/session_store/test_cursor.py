@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Sequence
 
 import pytest
@@ -84,3 +85,12 @@ def test_what_follows_comes_after_all_that_is_there(cursors: list[Cursor], epoch
     assert after.epoch >= epoch
     assert not any(after == cursor or after.covers(cursor) is False for cursor in cursors)
     assert not any(cursor.covers(after) for cursor in cursors)
+
+
+def test_the_furthest_of_many_cursors_is_found_without_keeping_them() -> None:
+    tracemalloc.start()
+    try:
+        assert Cursor.furthest(Cursor(1, seq) for seq in range(20_000)) == Cursor(1, 19_999)
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
