@@ -123,7 +123,8 @@ class Outfitter:
         if record.bundle is not None:
             self._check_bundle(record, record.bundle)
             return await self.of_bundle(record.bundle, Path(record.working_dir))
-        return await self.of_plan(Path(record.working_dir), is_requested=record.owner not in OWNERS_OF_THE_HOME)
+        is_foreign = record.verified is False or record.owner not in OWNERS_OF_THE_HOME
+        return await self.of_plan(Path(record.working_dir), is_requested=is_foreign)
 
     def _check_bundle(self, record: SessionRecord, reference: str) -> None:
         """Raise if only a file of a stranger names the bundle of a session: its code would run here."""
@@ -204,7 +205,7 @@ class Outfitter:
         return tuple(f"{issue.code}: {issue.message}" for issue in told)
 
     async def of_plan(self, working_dir: Path, *, is_requested: bool) -> Equipment:
-        """Return the equipment of a plan that stands for itself; one that a client of the daemon sent is a request."""
+        """Return the equipment of a plan that stands for itself; one that somebody else wrote is a request."""
         place_of = requested_place if is_requested else own_place
         return Equipment(resolver=self._resolvers(), places=self._places(working_dir, None), place_of=place_of)
 
