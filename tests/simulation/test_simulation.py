@@ -15,9 +15,15 @@ from simulation import simulate, tidy_up
 _SEEDS = 200
 _TOGETHER = 20
 
+_NOT_RUN_AGAIN = (
+    "a turn whose run failed in an unforeseen way was not run again by a member that was woken all the time"
+)
+
 REGRESSIONS = {
     4: "a session whose release failed was held against the process that had given it up; and a loop that had failed"
     " twice counted as failing long after it had recovered, so that all members gave up their leases at once",
+    **dict.fromkeys((2140, 2228, 2348), _NOT_RUN_AGAIN),
+    1003: "a daemon that was started again within its lease was taken for a stranger at the address of a member",
 }
 """Seeds that failed once, and why."""
 

@@ -60,7 +60,7 @@ class Whereabouts:
 
     def __init__(self, find: FindPlaces) -> None:
         self._find = find
-        self._watched: dict[str, set[WatchedTree]] = {}
+        self._watched: dict[str, dict[WatchedTree, None]] = {}
         self._woken = asyncio.Event()
         self.is_closed = False
 
@@ -72,12 +72,12 @@ class Whereabouts:
     def watching(self, root_id: str, place: TreePlace) -> Iterator[WatchedTree]:
         """Follow a tree that was found at a place, while the block runs."""
         watched = WatchedTree(root_id, place)
-        self._watched.setdefault(root_id, set()).add(watched)
+        self._watched.setdefault(root_id, {})[watched] = None
         try:
             yield watched
         finally:
             others = self._watched[root_id]
-            others.discard(watched)
+            del others[watched]
             if not others:
                 del self._watched[root_id]
 
