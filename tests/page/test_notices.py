@@ -16,7 +16,7 @@ sys.path.append(str(Path(__file__).parents[1] / "security"))
 from border_corpus import LINES, hidden
 
 from .page_daemon import PageDaemon
-from .sample_sessions import asking_session
+from .sample_sessions import ASKS, asking_session, calls, create, plan_of
 from .visits import visit
 
 LOOK_AWAY = """
@@ -70,7 +70,9 @@ def test_a_notice_shows_every_character_of_a_name_and_of_what_is_asked(
     expect(bell).to_have_attribute("aria-pressed", "true")
     tab.evaluate(LOOK_AWAY)
     odd = "".join(LINES).replace("/", "")
-    session_id = asking_session(daemon, odd[:60], f"name {odd[:150]}")
+    runs = calls("bash", text="I run it.", command=f"echo '{odd[:60]}<b>bold</b>'")
+    parts = {"tools": [{"module": "tool-bash"}], "hooks": [ASKS]}
+    session_id = create(daemon, plan_of(runs, "The end.", **parts), f"name {odd[:150]}")
 
     daemon.begin(session_id, "write it")
     tab.wait_for_function("() => told.length === 1")
@@ -81,3 +83,4 @@ def test_a_notice_shows_every_character_of_a_name_and_of_what_is_asked(
 
     assert hidden(f"{title}{body}") == set()
     assert visible(LINES[0]) in title
+    assert visible(odd[:20]) in body
