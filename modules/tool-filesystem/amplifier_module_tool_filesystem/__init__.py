@@ -23,7 +23,8 @@ logger = logging.getLogger(__name__)
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any] | None = None) -> None:
     """Mount the three tools; they share what they know about the files of the session."""
     workspace = Workspace(config, coordinator)
-    if workspace.settings.require_approval and not _is_asked_for(coordinator):
+    approval = MountPlan(coordinator.config).find("hooks-approval", section="hooks")
+    if workspace.settings.require_approval and approval is None:
         logger.warning(
             "%s: require_approval is set, and no hooks-approval is in the session: files are written without asking;"
             " add hooks-approval to its hooks",
@@ -33,9 +34,3 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any] | None = 
         await coordinator.mount("tools", tool(config, coordinator, workspace=workspace), name=tool.name)
     contribute_events(coordinator, MODULE_ID, EVENTS)
     logger.info("mounted %s: read_file, write_file, edit_file", MODULE_ID)
-
-
-def _is_asked_for(coordinator: ModuleCoordinator) -> bool:
-    """Say whether something in the plan asks before a tool runs."""
-    hooks = MountPlan(coordinator.config).lists()["hooks"]
-    return any((entry.get("module") if isinstance(entry, dict) else entry) == "hooks-approval" for entry in hooks)

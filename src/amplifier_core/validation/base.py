@@ -159,7 +159,7 @@ def _name_checks(folder: Path, module: ModuleType) -> Iterator[ValidationCheck]:
             yield failed("entry_point", f"The entry point {name} = {target!r} is not in the package {module.__name__}")
         elif package == module.__name__ and not callable(getattr(module, function or "mount", None)):
             yield failed("entry_point", f"The entry point {name} = {target!r} names no function of {package}")
-    if module.__name__ != (expected := package_name(module_id_of(folder))):
+    if not entry_points_of(folder) and module.__name__ != (expected := package_name(module_id_of(folder))):
         message = f"The package {module.__name__} is not named as its id: {expected}"
         yield failed("package_name", message, "warning")
 
