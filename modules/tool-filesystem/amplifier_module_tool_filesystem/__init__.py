@@ -1,6 +1,7 @@
 """tool-filesystem: read, write and edit files, within the paths that the configuration allows."""
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from amplifier_core import ModuleCoordinator
@@ -23,8 +24,7 @@ logger = logging.getLogger(__name__)
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any] | None = None) -> None:
     """Mount the three tools; they share what they know about the files of the session."""
     workspace = Workspace(config, coordinator)
-    approval = MountPlan(coordinator.config).find("hooks-approval", section="hooks")
-    if workspace.settings.require_approval and approval is None:
+    if workspace.settings.require_approval and not _has_approval(coordinator):
         logger.warning(
             "%s: require_approval is set, and no hooks-approval is in the session: files are written without asking;"
             " add hooks-approval to its hooks",
@@ -34,3 +34,8 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any] | None = 
         await coordinator.mount("tools", tool(config, coordinator, workspace=workspace), name=tool.name)
     contribute_events(coordinator, MODULE_ID, EVENTS)
     logger.info("mounted %s: read_file, write_file, edit_file", MODULE_ID)
+
+
+def _has_approval(coordinator: ModuleCoordinator) -> bool:
+    plan = getattr(coordinator, "config", None)  # a stub may have none
+    return isinstance(plan, Mapping) and MountPlan(plan).find("hooks-approval", section="hooks") is not None

@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg import AsyncConnection
 
+from amplifier_system.surroundings import Surroundings
 from amplifierd.exceptions import HoldLostError, SessionExistsError, SessionHeldError
 from amplifierd.session_store.hold import Hold, Holder
 from amplifierd.session_store.postgres.store import PostgresStore
@@ -226,7 +227,7 @@ async def test_of_two_who_want_a_session_in_the_same_moment_one_has_it(
     open_postgres: OpenPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = time.time_ns()
-    monkeypatch.setattr(time, "time_ns", lambda: now)
+    monkeypatch.setattr(Surroundings, "time_ns", staticmethod(lambda: now))
     one, two, worker = open_postgres(), open_postgres(), open_postgres()
     worker.belong_to(await one.join())
     await one.add(new_session("s1"), ELSEWHERE)
