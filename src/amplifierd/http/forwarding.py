@@ -67,12 +67,16 @@ class Forwarding:
         if asked is None or (self._is_here(asked) and not is_out):
             await self._app(scope, receive, send)
             return
+        sending = None
         try:
             body = await whole_body(receive)
-            await _Sending(self._app, self._daemon, asked, scope, headers, body, receive, send).run()
+            sending = _Sending(self._app, self._daemon, asked, scope, headers, body, receive, send)
+            await sending.run()
         except HTTPException as error:
             await refusal_answer(Request(scope), error)(scope, receive, send)
         except AmplifierError as error:
+            if sending is not None and sending.has_begun_to_answer:
+                raise  # only the end of the connection can tell the client
             await error_answer(Request(scope), error)(scope, receive, send)
 
     def _is_here(self, asked: AskedSession) -> bool:
@@ -104,7 +108,7 @@ class _Sending:
         if scope["method"] == "POST" and asked.is_repeatable:
             self._headers.setdefault(_KEY, new_token())
         self._wants_events = EVENTS in self._headers.get("accept", "")
-        self._was_sent = False
+        self._was_sent = self.has_begun_to_answer = False
 
     async def run(self) -> None:
         """Have the request answered, here or elsewhere; what only says that the session is elsewhere is followed."""
@@ -155,8 +159,9 @@ class _Sending:
             return self._lost(error)  # it has joined anew, under another name
         except MemberError as error:
             self._daemon.metrics.count_forwarded("lost")
+            self.has_begun_to_answer = held_back.has_begun
             if held_back.has_begun:
-                raise  # only the end of the connection can tell the client
+                raise
             return self._lost(error)
         return held_back.release if held_back.is_elsewhere else None
 

@@ -107,6 +107,8 @@ class RequestGuard:
             with self._counted(state["address"]):
                 await self._run(scope, bounded(receive), answer)
         except AmplifierError as error:
+            if answer.status is not None:
+                raise  # the answer has begun: only the end of the connection can tell the client
             logger.info("%s %s was refused: %s", scope["method"], scope["path"], error.message)
             await error_answer(Request(scope), error)(scope, receive, answer.send)
         finally:
@@ -134,7 +136,7 @@ class RequestGuard:
         except Exception as error:
             logger.exception("%s %s failed", scope["method"], scope["path"])
             if answer.status is not None:
-                raise  # the answer has begun: only the end of the connection can tell the client
+                raise  # as above
             await error_answer(Request(scope), error)(scope, receive, answer.send)
         finally:
             if scope["method"] not in SAFE_METHODS or AUDIT_DETAILS in scope["state"]:
