@@ -50,8 +50,13 @@ class _End:
         self.place, self.context = place, context
         self.process: Process | None = context.get(OWN)
         self.arrives_at = 0.0
+        self.under_way: deque[Message] = deque()
         self._come: deque[Message] = deque()
         self._waiting: asyncio.Future[None] | None = None
+
+    def arrive(self) -> None:
+        """Have the next message that is under way: on one connection none overtakes another."""
+        self.put(self.under_way.popleft())
 
     def put(self, message: Message) -> None:
         self._come.append(message)
@@ -189,7 +194,8 @@ class Network:
         if message["type"] == "open":
             world.loop.call_at(when, self._begin, exchange, message, context=end.context)
         else:
-            world.loop.call_at(when, end.put, message, context=end.context)
+            end.under_way.append(message)
+            world.loop.call_at(when, end.arrive, context=end.context)
 
     def _begin(self, exchange: Exchange, message: Message) -> None:
         work = exchange.serve(message["daemon"], message["scope"])
