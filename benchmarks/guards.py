@@ -29,14 +29,14 @@ sys.path[:0] = [str(REPOSITORY / "modules" / module) for module in ("tool-bash",
 from amplifier_module_hooks_approval import mount as mount_guard  # noqa: E402
 from amplifier_module_loop_basic import BasicOrchestrator  # noqa: E402
 from amplifier_module_tool_bash import BashTool  # noqa: E402
-from amplifier_module_tool_bash.running_files import RunningFiles  # noqa: E402
+from amplifier_module_tool_bash.comparison import RunningFiles  # noqa: E402
 from turn import Context, Provider, Tool, responses  # noqa: E402
 
 from amplifier_core import HookResult, ModuleCoordinator  # noqa: E402
 from amplifier_core.events import ALL_EVENTS  # noqa: E402
-from amplifier_kit.consent import CONSENT, Consent  # noqa: E402
+from amplifier_kit.approval import CONSENT, Consent  # noqa: E402
 from amplifier_kit.sandbox.availability import find_sandbox  # noqa: E402
-from amplifier_kit.sandbox.confinement import Confinement  # noqa: E402
+from amplifier_kit.sandbox.limits import Confinement  # noqa: E402
 from amplifier_kit.sandbox.permissions import Permissions  # noqa: E402
 from amplifier_kit.sandbox.program import Program  # noqa: E402
 from amplifier_system.policy.session_policy import SessionPolicy  # noqa: E402

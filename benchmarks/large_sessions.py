@@ -81,9 +81,9 @@ def listed(home: Path, store: str) -> Run:
 
 def stream(home: Path, store: str, after: int) -> Run:
     """Begin a stream after an event, as a client that was away does, and read what comes first."""
-    from amplifierd.daemon.event_filter import EventFilter
     from amplifierd.daemon.event_hub import EventHub
     from amplifierd.daemon.event_watch import SessionWatch
+    from amplifierd.daemon.published_event import EventFilter
     from amplifierd.daemon.stored_tree import StoredTree
 
     stored = StoredTree(opened(home, store).sessions.runtime.store, SESSION, SESSION, EventFilter())

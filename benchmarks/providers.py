@@ -20,20 +20,19 @@ from _harness import REPOSITORY, Figure, Report, Row, Target
 sys.path.append(str(REPOSITORY / "modules/provider-anthropic"))  # where the modules are not installed
 sys.path.append(str(REPOSITORY / "modules/provider-openai"))
 
-from amplifier_module_provider_anthropic.model_facts import facts_of as anthropic_facts_of
 from amplifier_module_provider_anthropic.request_body import RequestBuilder as MessagesBuilder
 from amplifier_module_provider_anthropic.settings import AnthropicSettings
-from amplifier_module_provider_openai.chat.request import RequestBuilder as ChatBuilder
-from amplifier_module_provider_openai.model_facts import facts_of as openai_facts_of
+from amplifier_module_provider_anthropic.settings import facts_of as anthropic_facts_of
+from amplifier_module_provider_openai.chat_api import RequestBuilder as ChatBuilder
 from amplifier_module_provider_openai.pending_request import PendingRequest
-from amplifier_module_provider_openai.responses.request import RequestBuilder as ResponsesBuilder
+from amplifier_module_provider_openai.responses_items import RequestBuilder as ResponsesBuilder
 from amplifier_module_provider_openai.settings import OpenAISettings
+from amplifier_module_provider_openai.settings import facts_of as openai_facts_of
 
 from amplifier_core import ChatRequest, Message, ToolSpec
 from amplifier_kit.providers.call import ProviderCall
-from amplifier_kit.providers.events import ProviderEvents
-from amplifier_kit.providers.options import OptionDefaults, read_options
-from amplifier_kit.providers.shortfalls import Shortfalls, WarnOnce
+from amplifier_kit.providers.options import OptionDefaults, Shortfalls, WarnOnce, read_options
+from amplifier_kit.providers.stream import ProviderEvents
 from amplifier_kit.providers.tool_sequence import ToolSequence
 
 Body = dict[str, Any]

@@ -20,8 +20,8 @@ from amplifier_core.testing import MockProvider
 from amplifierd.limits import Limits
 from amplifierd.sessions.budget_layer import BudgetLayer
 from amplifierd.sessions.calls import CallLayer, ProviderCall
+from amplifierd.sessions.message_digest import TranscriptIndex
 from amplifierd.sessions.request_parts import RequestRecorder
-from amplifierd.sessions.transcript_index import TranscriptIndex
 from amplifierd.sessions.tree_budget import TreeBudget
 
 WANTED_US = 300

@@ -23,9 +23,9 @@ from amplifierd.paths import Paths
 from amplifierd.session_store.file_store import FileStore
 from amplifierd.session_store.hold import Holder
 from amplifierd.session_store.json_lines import encoded_lines
-from amplifierd.session_store.metadata_file import metadata_text
 from amplifierd.session_store.protocol import NewSession, SessionQuery
 from amplifierd.session_store.record import SessionRecord
+from amplifierd.session_store.session_files import metadata_text
 
 BEGINNING = "2026-01-01T00:00:00Z"
 WORDS = [f"word{number}" for number in range(20_000)]

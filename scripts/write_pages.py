@@ -16,7 +16,7 @@ os.environ["COLUMNS"] = "80"  # help is as wide as the terminal, but in the docu
 
 import typer
 
-from amplifier_cli.command_table import SECTIONS
+from amplifier_cli.command_group import SECTIONS
 from amplifier_cli.config import AppConfig, variable_of
 from amplifier_cli.exit_codes import MEANINGS
 from amplifier_cli.main import main

@@ -3,7 +3,7 @@
 import sys
 
 from amplifier_system.distributions import can_start
-from amplifier_system.starting import starting
+from amplifier_system.startup import starting
 
 
 def run() -> int:

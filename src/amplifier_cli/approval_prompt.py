@@ -9,11 +9,19 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 
 from amplifier_system.visible import visible_exactly, visible_line
-from amplifierd.sessions.approval import ALLOW, DENY, Approval, ApprovalDecision
-from amplifierd.sessions.approvers import AllowByRule, ApprovalRule, Approver, DenyAll
+from amplifierd.sessions.approval import (
+    ALLOW,
+    DENY,
+    AllowByRule,
+    Approval,
+    ApprovalDecision,
+    ApprovalRule,
+    Approver,
+    DenyAll,
+)
 
 from .failures import say
-from .notification import How, notify
+from .render import How, notify
 
 Ask = Callable[[str], Awaitable[str]]
 Tell = Callable[[str], None]

@@ -8,17 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import typer
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from amplifier_foundation.io import load_yaml, yaml_problem
 from amplifierd.exceptions import SettingsError
+from amplifierd.issues import in_words
 from amplifierd.paths import Paths
 from amplifierd.trust import Trust
-from amplifierd.wrong_values import in_words
+from amplifierd.yaml_edits import edited, replace_text
 
-from .notification import How
-from .suggestions import did_you_mean
+from .failures import UsageError, did_you_mean
+from .render import How
 
 PREFIX = "AMPLIFIER_"
 PROJECT_DIR = ".amplifier"
@@ -260,3 +262,35 @@ def _validated(settings: tuple[Setting, ...]) -> AppConfig:
             f"{places[key]}{key}: {in_words(problem)}, got {problem['input']!r}" for key, problem in problems
         )
         raise SettingsError(text, hint="correct the value; amplifier config list shows what is set where") from error
+
+
+# Changing the files of the command's settings.
+
+
+Project = Annotated[bool, typer.Option("--project", help="Use the project's shared settings file.")]
+Local = Annotated[bool, typer.Option("--local", help="Use the project's settings.local.yaml, for you alone.")]
+
+
+def chosen_layer(*, project: bool, local: bool) -> Layer:
+    """Return the file that two flags choose: the user's without either.
+
+    Raises:
+        UsageError: both are set.
+    """
+    if project and local:
+        raise UsageError("--project and --local name different files", hint="use one of them")
+    return "project" if project else "local" if local else "user"
+
+
+def store_settings(file: Path, changes: Mapping[str, Any]) -> None:
+    """Set values in a file, and take out those that are None; comments and order stay."""
+
+    def change(document: Any) -> None:
+        for key, value in changes.items():
+            if value is None:
+                document.pop(key, None)
+            else:
+                document[key] = value
+
+    before = file.read_text(encoding="utf-8-sig") if file.exists() else ""
+    replace_text(file, edited(before, change))

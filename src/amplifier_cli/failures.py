@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from difflib import get_close_matches
+from typing import Annotated, Any
+
+import typer
+
 from amplifier_core.exceptions import AmplifierError
-from amplifier_system import screen
+from amplifier_system import visible
 
 from .exit_codes import ExitCode
 
@@ -27,7 +37,7 @@ def report(error: AmplifierError, *, debug: bool) -> ExitCode:
 
 def say(text: str) -> None:
     """Write a line to stderr, even where the terminal cannot show every character."""
-    screen.say(text, err=True)
+    visible.say(text, err=True)
 
 
 def exit_code_of(error: AmplifierError) -> ExitCode:
@@ -37,3 +47,110 @@ def exit_code_of(error: AmplifierError) -> ExitCode:
         return ExitCode.IN_USE
     usage = UsageError | library.SettingsError | library.ProviderNotInPlanError | library.SessionNameError
     return ExitCode.USAGE if isinstance(error, usage) else ExitCode.FAILURE
+
+
+_UNEXPECTED = "for details: amplifier --debug …, or command.log in the logs of the home"
+
+
+def error_lines(error: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what went wrong and, where something helps, what to do."""
+    yield f"error: {_readable(error)}"
+    hint = error.get("hint") or (_UNEXPECTED if error.get("code") == "internal-error" else None)
+    if hint:
+        yield f"  fix: {hint}"
+
+
+def _readable(error: Mapping[str, Any]) -> str:
+    """Return the detail of an error; of the JSON that a vendor answers, its message."""
+    detail = str(error.get("detail"))
+    try:
+        answer = json.loads(detail)
+    except ValueError:
+        return detail
+    inner = answer.get("error") if isinstance(answer, dict) else None
+    message = inner.get("message") if isinstance(inner, dict) else None
+    status = error.get("upstream_status")
+    who = f"{error.get('provider') or 'the provider'} refused the request{f' ({status})' if status else ''}"
+    return f"{who}: {message}" if message else detail
+
+
+# What a person probably meant: a unique beginning, or a name that is spelled almost like it.
+
+
+_SHOWN = 3
+_ALIKE = 0.65
+
+
+def nearest(typed: str, known: Iterable[str]) -> list[str]:
+    """Return the known names that a typed one resembles, the likeliest first."""
+    names = [*known]
+    begins = [name for name in names if typed and name.startswith(typed)]
+    return [*dict.fromkeys([*begins, *get_close_matches(typed, names, n=_SHOWN, cutoff=_ALIKE)])][:_SHOWN]
+
+
+def did_you_mean(typed: str, known: Iterable[str]) -> str:
+    """Return the end of a message that names what was probably meant, empty when nothing resembles it."""
+    found = nearest(typed, known)
+    return f"did you mean {' or '.join(found)}?" if found else ""
+
+
+def pick(typed: str, known: Iterable[str], what: str, *, key: Callable[[str], str] = str, see: str = "") -> str:
+    """Return the one known name that is typed, or that begins like it; `key` is the part that people type.
+
+    Raises:
+        UsageError: none does, or several do.
+    """
+    names = [*known]
+    if typed in names:
+        return typed
+    found = [name for name in names if key(name) == typed]
+    found = found or [name for name in names if typed and (name.startswith(typed) or key(name).startswith(typed))]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        some = ", ".join(found[:_SHOWN])
+        raise UsageError(
+            f"{typed!r} matches {len(found)} {what}s: {some}{', …' if len(found) > _SHOWN else ''}",
+            hint="type more of it",
+        )
+    hint = did_you_mean(typed, names) or did_you_mean(typed, map(key, names)) or see
+    raise UsageError(f"there is no {what} {typed!r}", hint=hint)
+
+
+# Questions that a command puts to the person at the terminal.
+
+
+Force = Annotated[bool, typer.Option("--force", help="Do not ask.")]
+
+
+def confirm(question: str, *, force: bool) -> None:
+    """Ask at the terminal, unless `force` is set; a no ends the command.
+
+    Raises:
+        UsageError: there is no terminal.
+    """
+    if force:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError(f"{question} There is no terminal to ask on", hint="add --force to skip the question")
+    with interruptible():
+        typer.confirm(question, abort=True)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C end a question: an event loop that waits for the answer would not hear of it.
+
+    Raises:
+        typer.Exit: Ctrl-C was pressed.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    except (KeyboardInterrupt, typer.Abort) as stopped:
+        if isinstance(stopped, typer.Abort) and not isinstance(stopped.__context__, KeyboardInterrupt):
+            raise  # the answer was no
+        sys.stderr.write("\n")
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -12,11 +12,11 @@ from typing import Annotated
 
 import typer
 
-from amplifier_system.screen import open_screens, screens
+from amplifier_system.visible import open_screens, screens
 
 from .command_group import RootGroup, context_settings, examples
 from .exit_codes import ExitCode
-from .invocation import Invocation
+from .options import Invocation
 
 PROGRAM = "amplifier"
 COMPLETE_VARIABLE = "_AMPLIFIER_COMPLETE"

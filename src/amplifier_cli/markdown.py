@@ -10,8 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.markdown import Markdown
 
-from amplifier_system.screen import sequence
-from amplifier_system.visible import visible
+from amplifier_system.visible import sequence, visible
 
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 

@@ -5,18 +5,15 @@ from __future__ import annotations
 import sys
 from typing import Any, Literal
 
-from amplifier_system.screen import write_exactly
+from amplifier_system.visible import write_exactly
 
-from .attended_session import AttendedSession
+from .attended_session import AttendedSession, Interrupts
 from .exit_codes import ExitCode
-from .failures import say
-from .interrupts import Interrupts
-from .notification import How, notify
+from .failures import error_lines, say
 from .prompt_input import Prompt
-from .render import json_text, styled, write
+from .render import How, json_text, notify, styled, write
 from .session_names import short_id
 from .terminal_page import page_for
-from .turn_error import error_lines
 from .turn_view import TurnView, summary
 
 Output = Literal["text", "json", "jsonl"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -52,3 +53,19 @@ def checked_source(profile: str | None, bundle: str | None, plan: Path | None) -
         from .failures import UsageError  # loads the kernel, which options alone do not need
 
         raise UsageError("--profile, --bundle and --plan each name an agent", hint="use one of them")
+
+
+# What was said before the command's name, `amplifier --home DIR …`: the same for all commands.
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """The options of the command itself; `home` is None where the environment names it."""
+
+    home: Path | None = None
+    debug: bool = False
+
+
+def invocation_of(ctx: typer.Context) -> Invocation:
+    found = ctx.find_root().obj
+    return found if isinstance(found, Invocation) else Invocation()

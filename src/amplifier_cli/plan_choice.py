@@ -11,7 +11,7 @@ from typing import Any
 from amplifier_core.mount_plan import MountPlan
 from amplifier_foundation.bundle import Bundle
 from amplifier_foundation.registry import BundleRegistry
-from amplifier_foundation.sources import NameReference, parse_reference
+from amplifier_foundation.sources import FileReference, NameReference, parse_reference
 from amplifier_system.urls import shown
 from amplifierd.builds.build import Build
 from amplifierd.builds.origins import replaced_sources
@@ -21,12 +21,10 @@ from amplifierd.identifiers import ProfileId
 from amplifierd.session_defaults import default_profile
 
 from .config import ResolvedConfig, resolve_app_config
-from .failures import UsageError
-from .invocation import Invocation
+from .failures import UsageError, did_you_mean
+from .options import Invocation
 from .project_overlay import project_overlay
 from .session_choice import find_profile, read_plan_file
-from .suggestions import did_you_mean
-from .typed_sources import absolute_source
 
 _FILES = (".json", ".yaml", ".yml")
 
@@ -122,3 +120,19 @@ async def _of_bundle(home: Home, typed: str) -> ChosenPlan:
 
 def _is_file(typed: str) -> bool:
     return typed.endswith(_FILES) or Path(typed).is_file()
+
+
+def absolute_source(typed: str) -> str:
+    """Return a source that means the same from anywhere.
+
+    Raises:
+        RefResolutionError: it is not a source.
+        UsageError: it is a bare name, and a path of that name exists: a name never is a path.
+    """
+    reference = parse_reference(typed)
+    if isinstance(reference, NameReference) and Path(typed).exists():
+        raise UsageError(f"{typed!r} is a name, not a path", hint=f"write ./{typed} for a path here")
+    if not isinstance(reference, FileReference):
+        return typed
+    path = str(Path(reference.path).expanduser().absolute())
+    return str(FileReference(path, reference.subpath))

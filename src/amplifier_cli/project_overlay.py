@@ -9,7 +9,7 @@ from typing import Any
 
 from amplifier_core.mount_plan import MountPlan, PlanEntry
 from amplifierd.documents.document import ReferenceBase
-from amplifierd.documents.merging import merge_sections
+from amplifierd.documents.inheritance import merge_sections
 from amplifierd.documents.profile_reader import read_document
 from amplifierd.exceptions import ProfileValidationError
 from amplifierd.home import Home

@@ -14,8 +14,7 @@ from amplifierd.paths import Paths
 from amplifierd.trust import Trust
 
 from .config import ResolvedConfig, resolve_app_config
-from .confirmation import interruptible
-from .failures import say
+from .failures import interruptible, say
 
 
 def trusted_config(flags: Mapping[str, Any], *, home: Path | None) -> ResolvedConfig:

@@ -10,10 +10,9 @@ import textwrap
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
-from amplifier_system.screen import screen, sequence
-from amplifier_system.visible import visible, visible_json, visible_line
+from amplifier_system.visible import screen, sequence, visible, visible_json, visible_line
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 ERASE_LINE = sequence("\r\x1b[2K")
@@ -165,3 +164,55 @@ def _width(text: str) -> int:
     if text.isascii():
         return len(text)
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+_CALLS = ("tool_call", "tool_use", "tool_result", "thinking", "reasoning")
+
+
+def message_text(content: Any) -> str:
+    """Return the text of a message's content; an image stands as `[image]`."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    blocks = [block for block in content if isinstance(block, dict) and block.get("type") not in _CALLS]
+    return "\n".join(
+        str(block.get("text") if block.get("type") == "text" else f"[{block.get('type')}]") for block in blocks
+    )
+
+
+How = Literal["bell", "desktop", "none"]
+
+_TITLE = "amplifier"
+_SPEAK_OSC_9 = ("iTerm.app", "WezTerm", "ghostty", "WarpTerminal")
+
+
+def notify(text: str, how: How, stream: TextIO) -> None:
+    """Say something to a person who may be looking elsewhere; `stream` is the terminal.
+
+    On the desktop of this machine it is `notify-send`. Elsewhere, over ssh for instance, the terminal is asked to show
+    it; one that cannot ignores that, so the bell is rung as well.
+    """
+    if how == "none":
+        return
+    if how == "desktop" and not _sent(text):
+        plain = visible_line(text).replace(";", ",")
+        code = f"9;{plain}" if os.environ.get("TERM_PROGRAM") in _SPEAK_OSC_9 else f"777;notify;{_TITLE};{plain}"
+        screen(stream).write(sequence(f"\x1b]{code}\x1b\\"))
+    screen(stream).write(sequence("\a"))
+    stream.flush()
+
+
+def _sent(text: str) -> bool:
+    is_here = not os.environ.get("SSH_CONNECTION")
+    has_desktop = bool(os.environ.get("WAYLAND_DISPLAY") or os.environ.get("DISPLAY"))
+    program = shutil.which("notify-send") if is_here and has_desktop else None
+    if program is None:
+        return False
+    import subprocess  # most commands start none
+
+    nowhere = subprocess.DEVNULL
+    subprocess.Popen(
+        [program, "--app-name", _TITLE, _TITLE, visible_line(text)], stdin=nowhere, stdout=nowhere, stderr=nowhere
+    )
+    return True

@@ -7,14 +7,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from amplifier_system.garbage_collection import end_the_start
+from amplifier_core.mount_plan import SESSION_MEMBERS, MountPlan
+from amplifier_system.startup import end_the_start
 from amplifierd.home import Home
 from amplifierd.session_store.record import SessionRecord
-from amplifierd.sessions.approvers import Approver
+from amplifierd.sessions.approval import Approver
+from amplifierd.sessions.unread_keys import UnreadKey
 
 from .attended_session import AttendedSession
-from .config_mistakes import described
-from .failures import UsageError, say
+from .failures import UsageError, did_you_mean, say
 from .session_choice import find_profile, picked_provider
 from .session_names import short_id
 from .session_places import SessionPlace, lost_with
@@ -149,3 +150,39 @@ async def same_agent(home: Home, session: AttendedSession) -> dict[str, Any]:
 
 def _said(flags: Mapping[str, Any] | None) -> dict[str, Any]:
     return {key: value for key, value in (flags or {}).items() if value is not None}
+
+
+async def described(home: Home, session: AttendedSession) -> list[str]:
+    """Return a line about each mistaken key: where it is written, and what was probably meant."""
+    if not session.unread_keys:
+        return []
+    record, plan = session.record, home.sessions.plan(session.session_id)
+    build = home.profiles.find_build(record.profile_name, record.build_id) if record.profile_name else None
+    lines = []
+    for unread in session.unread_keys:
+        path = _path(plan, unread)
+        if path is None:
+            continue
+        origin: Mapping[str, Any] = {}
+        if build is not None:
+            changes = record.settings_overrides or None
+            origin = (await home.plans.explain(build, path, overrides=changes))["origin"]
+        hint = did_you_mean(unread.key, unread.known) or f"it knows {', '.join(sorted(unread.known))}"
+        lines.append(f"{_place(origin)}{path} is not a key of {unread.module_id} and has no effect; {hint}")
+    return lines
+
+
+def _path(plan: Mapping[str, Any], unread: UnreadKey) -> str | None:
+    """Return where a key stands in a plan, None when it is not there: keys of providers are put in at the start."""
+    for entry in MountPlan(plan).entries():
+        if entry.module_id == unread.module_id and unread.key in entry.config:
+            is_member = entry.section in SESSION_MEMBERS
+            place = f"session.{entry.section}" if is_member else f"{entry.section}[{entry.identity}]"
+            return f"{place}.config.{unread.key}"
+    return None
+
+
+def _place(origin: Mapping[str, Any]) -> str:
+    if not origin.get("file"):
+        return ""
+    return f"{origin['file']}:{origin['line']}: " if origin.get("line") else f"{origin['file']}: "

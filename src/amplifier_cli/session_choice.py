@@ -14,7 +14,7 @@ from amplifier_core.packages import provider_module_id, provider_name
 from amplifier_foundation.io import load_yaml, yaml_problem
 from amplifier_sessions.session_directory import is_session_id
 from amplifierd.builds.build import Build
-from amplifierd.documents.merging import merge_sections
+from amplifierd.documents.inheritance import merge_sections
 from amplifierd.exceptions import SessionNotFoundError
 from amplifierd.home import Home
 from amplifierd.identifiers import ProfileId
@@ -23,9 +23,8 @@ from amplifierd.session_defaults import WITHOUT_KEYS, default_profile
 from amplifierd.session_store.record import SessionRecord
 
 from .config import AppConfig, ResolvedConfig
-from .failures import UsageError, say
+from .failures import UsageError, pick, say
 from .session_names import PREFIX
-from .suggestions import pick
 
 _LOOKED_AT = 10_000
 

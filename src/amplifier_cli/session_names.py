@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from amplifier_sessions.session_summary import SessionSummary
+    from amplifier_sessions.session_directory import SessionSummary
     from amplifierd.session_store.record import SessionRecord
 
 PREFIX = "session_"

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TextIO
 
-from amplifier_system.screen import screen
+from amplifier_system.visible import screen
 
 from .render import ERASE_LINE, has_colour, shortened, styled, write
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import difflib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from amplifier_system.visible import visible, visible_line
 
-from .agent_tree import AgentTree
-from .answer_stream import AnswerStream
-from .details import Details, input_text, outcome_text
-from .render import money, shortened, styled
+from .render import counted, money, shortened, styled
 from .session_names import TAINTED
-from .tool_lines import called, diff_lines, outcome
 
 Event = Mapping[str, Any]
 
@@ -238,3 +237,232 @@ def summary(usage: Mapping[str, Any]) -> str:
     if isinstance(cost := usage.get("cost_usd"), int | float) and cost:
         parts.append(money(cost))
     return " · ".join(parts)
+
+
+_FENCES = ("```", "~~~")
+
+
+class AnswerStream:
+    """Collects pieces of an answer; `feed` returns the parts that are complete, `finish` what is left.
+
+    A part ends with an empty line outside of a code block. The pieces of some providers lose spaces or come late; the
+    whole text, which is given at the end, is what counts.
+    """
+
+    def __init__(self) -> None:
+        self._taken = ""
+        self._rest = ""
+
+    @property
+    def preview(self) -> str:
+        """The last line of what has arrived and is not drawn yet."""
+        return self._rest.strip().rpartition("\n")[2]
+
+    def feed(self, piece: str) -> list[str]:
+        self._rest += piece
+        end = _last_end(self._rest)
+        if not end:
+            return []
+        part, self._rest = self._rest[:end], self._rest[end:]
+        self._taken += part
+        return [part.strip("\n")] if part.strip() else []
+
+    def finish(self, whole: str | None = None) -> list[str]:
+        """Return what was not drawn yet, and begin anew. `whole` is the complete text where it is known."""
+        rest = self._rest
+        if whole is not None:
+            rest = whole[len(self._taken) :] if whole.startswith(self._taken) else whole
+        self._taken = self._rest = ""
+        return [rest.strip("\n")] if rest.strip() else []
+
+
+def _last_end(text: str) -> int:
+    """Return where the last complete part of a text ends, 0 when none is complete."""
+    end, position, fence = 0, 0, ""
+    for line in text.splitlines(keepends=True):
+        position += len(line)
+        mark = line.lstrip()[:3]
+        if mark in _FENCES and (not fence or mark == fence):
+            fence = "" if fence else mark
+        if not fence and not line.strip() and line.endswith("\n"):
+            end = position
+    return end
+
+
+# A tool call in a few lines: what it is about, what came of it, and the change it makes to a file.
+
+
+_TELLING = ("command", "file_path", "pattern", "query", "path", "url", "agent", "instruction", "name", "action")
+_COUNTS = {"count": ("found", "found"), "total_lines": ("line", "lines"), "total_matches": ("match", "matches")}
+_WIDE = 60
+_MOST_DIFF_LINES = 12
+
+
+def called(name: str, arguments: Any) -> str:
+    """Return a call in one line: the tool, and the argument that tells most."""
+    return f"{visible_line(name)} {_telling(arguments)}".rstrip()
+
+
+def outcome(data: Mapping[str, Any]) -> str:
+    """Return what came of a call in one line, empty when it is nothing to speak of."""
+    result = data.get("result")
+    result = result if isinstance(result, Mapping) else {}
+    if not data.get("success", True):
+        error = result.get("error")
+        text = error.get("message") if isinstance(error, Mapping) else error
+        return shortened(str(text or data.get("content") or "it failed"), _WIDE * 2)
+    return _summed_up(result.get("output"))
+
+
+def diff_lines(arguments: Any) -> Iterator[str]:
+    """Yield the lines that an edit takes out and puts in, in colour where the terminal has it."""
+    if not isinstance(arguments, Mapping):
+        return
+    old, new = arguments.get("old_string"), arguments.get("new_string")
+    if not isinstance(old, str) or not isinstance(new, str):
+        return
+    lines = [*difflib.unified_diff(visible(old).splitlines(), visible(new).splitlines(), lineterm="", n=1)][3:]
+    for line in lines[:_MOST_DIFF_LINES]:
+        yield styled(line, "green" if line.startswith("+") else "red" if line.startswith("-") else "dim")
+    if len(lines) > _MOST_DIFF_LINES:
+        yield styled(f"… {len(lines) - _MOST_DIFF_LINES} more lines", "dim")
+
+
+def _telling(arguments: Any) -> str:
+    if not isinstance(arguments, Mapping):
+        return ""
+    value = next((arguments[key] for key in _TELLING if arguments.get(key)), None)
+    if value is None:
+        value = next((each for each in arguments.values() if isinstance(each, str) and each), arguments or "")
+    return shortened(value if isinstance(value, str) else json.dumps(value, default=str), _WIDE)
+
+
+def _summed_up(output: Any) -> str:
+    if isinstance(output, Mapping):
+        numbers = [counted(output[key], *words) for key, words in _COUNTS.items() if key in output]
+        if numbers or "exit_code" in output:
+            return ", ".join([*numbers, *([f"exit code {output['exit_code']}"] if "exit_code" in output else [])])
+        output = next((each for each in output.values() if isinstance(each, str)), "")
+    if not isinstance(output, str) or not output.strip():
+        return ""
+    lines = visible(output).strip().splitlines()
+    return shortened(lines[0], _WIDE) if len(lines) == 1 else f"{len(lines)} lines"
+
+
+@dataclass
+class _Agent:
+    name: str
+    parent_id: str
+    doing: str = "begins"
+    tokens: int = 0
+    cost_usd: float = 0.0
+
+    def __str__(self) -> str:
+        parts = [visible_line(f"{self.name}: {self.doing}"), f"{self.tokens:,} tokens"]
+        return " · ".join([*parts, money(self.cost_usd)] if self.cost_usd else parts)
+
+
+class AgentTree:
+    """Knows the running agents by their sessions; one that is done is taken out."""
+
+    def __init__(self) -> None:
+        self._agents: dict[str, _Agent] = {}
+        self._names: dict[str, str] = {}
+
+    def begin(self, session_id: str, parent_id: str, name: str) -> None:
+        self._names[session_id] = name
+        self._agents[session_id] = _Agent(name, parent_id)
+
+    def note(self, session_id: str, doing: str) -> None:
+        if agent := self._agents.get(session_id):
+            agent.doing = doing
+
+    def count(self, session_id: str, usage: Mapping[str, Any]) -> None:
+        """Add what one call of a model used."""
+        if agent := self._agents.get(session_id):
+            agent.tokens += int(usage.get("total_tokens") or 0)
+            agent.cost_usd += float(usage.get("cost_usd") or 0)
+
+    def end(self, session_id: str) -> None:
+        self._agents.pop(session_id, None)
+
+    def name(self, session_id: str) -> str:
+        """Return the name of an agent that works or has worked; `agent` where none is known."""
+        return self._names.get(session_id, "agent")
+
+    def depth(self, session_id: str) -> int:
+        """Return how many agents are above a session's agent, itself included."""
+        depth = 1
+        while (agent := self._agents.get(session_id)) and agent.parent_id in self._agents:
+            depth, session_id = depth + 1, agent.parent_id
+        return depth
+
+    def lines(self) -> list[str]:
+        """Return the tree, a line to an agent."""
+        roots = [child for child, agent in self._agents.items() if agent.parent_id not in self._agents]
+        return [*self._below(roots, "")]
+
+    def _below(self, children: list[str], indent: str) -> Iterator[str]:
+        for child in children:
+            is_last = child == children[-1]
+            yield f"{indent}{'└' if is_last else '├'} {self._agents[child]}"
+            theirs = [one for one, agent in self._agents.items() if agent.parent_id == child]
+            yield from self._below(theirs, f"{indent}{'  ' if is_last else '│ '}")
+
+
+# What is drawn as one line, in full: calls of tools with their results, and thoughts.
+
+
+_MOST = 500
+
+
+@dataclass
+class Detail:
+    """A line, and what is behind it."""
+
+    title: str
+    parts: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return "\n".join([self.title, *(f"  {line}" for part in self.parts for line in visible(part).splitlines())])
+
+
+class Details:
+    """Numbers what is drawn, from 1; the oldest is forgotten when there is too much."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, Detail] = {}
+        self.last = 0
+
+    def add(self, title: str, *parts: str) -> int:
+        """Keep something and return its number."""
+        self.last += 1
+        self._found[self.last] = Detail(title, [*parts])
+        self._found.pop(self.last - _MOST, None)
+        return self.last
+
+    def extend(self, number: int, part: str) -> None:
+        if number in self._found:
+            self._found[number].parts.append(part)
+
+    def find(self, number: int) -> Detail | None:
+        return self._found.get(number)
+
+
+def input_text(arguments: Any) -> str:
+    """Return the input of a call, an argument to a paragraph."""
+    if not isinstance(arguments, Mapping):
+        return _text(arguments)
+    return "\n".join(f"{key}: {_text(value)}" for key, value in arguments.items())
+
+
+def outcome_text(data: Mapping[str, Any]) -> str:
+    """Return what a call returned, or the error that it ended with."""
+    result = data.get("result")
+    result = result if isinstance(result, Mapping) else {}
+    output = result.get("output") if result.get("success", True) else result.get("error")
+    return input_text(output if output is not None else data.get("content") or data.get("error"))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

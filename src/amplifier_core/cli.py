@@ -18,7 +18,7 @@ from .validation import (
     ValidationResult,
 )
 from .validation.base import ModuleValidator, validate_module
-from .validation.results import failed
+from .validation.contracts import failed
 
 VALIDATORS: dict[str, type[ModuleValidator]] = {
     "provider": ProviderValidator,

@@ -7,20 +7,24 @@ is refused: a session never runs code that it did not ask for.
 
 import gc
 import importlib
+import importlib.metadata
 import logging
 import os
+import re
 import sys
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, PathFinder
+from importlib.metadata import EntryPoint
 from importlib.util import module_from_spec
 from pathlib import Path
 from threading import RLock
 from types import ModuleType
-from typing import Protocol
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary, WeakSet
 
 from . import sys_path
-from .exceptions import ModulePathConflict
-from .packages import submodules
+from .exceptions import AmplifierError, ModulePathConflict
+from .packages import ENTRY_POINT_GROUP, submodules
+from .sys_path import held_entries
 
 logger = logging.getLogger(__name__)
 
@@ -168,3 +172,69 @@ def _find_installed(name: str) -> ModuleSpec | None:
             if spec is not None:
                 return spec
     return None
+
+
+_read = importlib.metadata.entry_points
+_cache: tuple[Any, list[EntryPoint]] = (None, [])
+
+
+def entry_points() -> list[EntryPoint]:
+    """Return the installed modules' entry points, the first of `sys.path` first.
+
+    What sessions put on `sys.path`, folders of modules and their dependencies, is not installed: an entry point there
+    could take the place of an installed module. Reading them all takes milliseconds, so the answer is kept for as long
+    as the other directories and their modification times stay the same. A function that a test puts in the place of
+    `importlib.metadata.entry_points` is asked every time.
+    """
+    global _cache
+    if importlib.metadata.entry_points is not _read:
+        return list(importlib.metadata.entry_points(group=ENTRY_POINT_GROUP))
+    ours = held_entries()
+    directories = [(entry, _modified(entry)) for entry in sys.path if entry not in ours]
+    if _cache[0] != directories:
+        _cache = (directories, _read_from([entry for entry, _ in directories]))
+    return _cache[1]
+
+
+def _read_from(directories: list[str]) -> list[EntryPoint]:
+    found = (
+        point
+        for distribution in importlib.metadata.distributions(path=directories)
+        for point in distribution.entry_points
+        if point.group == ENTRY_POINT_GROUP
+    )
+    return list({(point.name, point.value): point for point in found}.values())
+
+
+def _modified(entry: str) -> int:
+    try:
+        return os.stat(entry or ".").st_mtime_ns  # noqa: PTH116 - asked of every directory for every module
+    except (OSError, ValueError):
+        return 0
+
+
+# Errors about a copy of a module, told with the words of those who wrote the module and the plan.
+#
+# A module source may say more than the folder: `reference`, what a person wrote to say where the module comes from,
+# and `advise(error)`, which returns what to do about an error of an import, or None.
+
+
+def tell_origin(error: AmplifierError, folder: Path, source: object) -> None:
+    """Have an error name the module's reference instead of the folder with the copy, and give the source's advice."""
+    reference, advise = getattr(source, "reference", None), getattr(source, "advise", None)
+    hint = advise(error.__cause__) if callable(advise) and isinstance(error.__cause__, ImportError) else None
+    message, hint = error.message, hint or error.hint
+    if isinstance(reference, str) and reference:
+        message, hint = retold(message, folder, reference), retold(hint, folder, reference)
+    error.reword(message, hint=hint)
+
+
+def retold(text: str, folder: Path, reference: str) -> str:
+    """Return a text with `reference` in place of the folder; a file in it becomes `<file> of <reference>`."""
+    places = sorted({str(folder), os.path.realpath(folder)}, key=len, reverse=True)
+    pattern = f"(?:{'|'.join(map(re.escape, places))})(?:/(?P<file>[^\\s'\",;:]+))?"
+
+    def tell(match: re.Match[str]) -> str:
+        return f"{match['file']} of {reference}" if match["file"] else reference
+
+    return re.sub(pattern, tell, text)

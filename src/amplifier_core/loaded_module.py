@@ -6,25 +6,19 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 from weakref import WeakKeyDictionary
 
 from .boundary import raised_as
 from .coordinator import ModuleCoordinator
-from .exceptions import (
-    ModuleImportError,
-    ModuleLoadError,
-    ModulePathConflict,
-    ModuleValidationError,
-    describe,
-)
-from .imported_code import make_way, note_folder
-from .module_origins import tell_origin
+from .exceptions import ModuleImportError, ModuleLoadError, ModulePathConflict, ModuleValidationError, describe
+from .imported_code import make_way, note_folder, tell_origin
 from .mounting import Mounting
 from .packages import TYPE_TO_MOUNT_POINT, find_package, import_module_from_path, module_type_of, package_name
 from .validation.base import (
@@ -255,3 +249,60 @@ def _import_hint(origin: str, cause: BaseException) -> str:
         importer = frames[-1].filename if frames else origin
         return f"install {cause.name!r}, which {importer} imports, or name it among the module's dependencies"
     return f"correct line {frames[-1].lineno} of {frames[-1].filename}" if frames else f"correct {origin}"
+
+
+Discard = Callable[[LoadedModule], None]
+
+
+class BoundModule(partial[Coroutine[Any, Any, Any]]):
+    """A coroutine function that mounts the module on a coordinator; when that fails it leaves nothing behind.
+
+    It has `__on_session_ready__`, the module's ID and a function, when the module wants to hear that all are mounted.
+    """
+
+    __on_session_ready__: tuple[str, ReadyCallback]
+
+    def __new__(cls, loaded: LoadedModule, config: Mapping[str, Any], discard: Discard) -> Self:
+        bound = super().__new__(cls, _mount, loaded, config, discard)
+        bound.__module__ = getattr(loaded.mount, "__module__", None) or __name__
+        if loaded.on_session_ready is not None:
+            bound.__on_session_ready__ = (loaded.module_id, loaded.on_session_ready)
+        return bound
+
+    async def mount_within(self, mounting: Mounting, coordinator: ModuleCoordinator) -> Any:
+        """Mount the module as part of a mounting that has more to do afterwards, and takes back all or nothing."""
+        loaded, config, discard = self.args
+        return await _mount_within(mounting, loaded, config, discard, coordinator)
+
+
+class _Use(NamedTuple):
+    """One instance of a module in a session; the loader forgets a module that has none."""
+
+    loaded: LoadedModule
+    discard: Discard
+
+    def undo(self) -> None:
+        self.loaded.mounted -= 1
+        self.discard(self.loaded)
+
+
+async def _mount(
+    loaded: LoadedModule, config: Mapping[str, Any], discard: Discard, coordinator: ModuleCoordinator
+) -> Any:
+    async with Mounting(coordinator) as mounting:
+        return await _mount_within(mounting, loaded, config, discard, coordinator)
+
+
+async def _mount_within(
+    mounting: Mounting,
+    loaded: LoadedModule,
+    config: Mapping[str, Any],
+    discard: Discard,
+    coordinator: ModuleCoordinator,
+) -> Any:
+    loaded.mounted += 1
+    mounting.note(_Use(loaded, discard))
+    returned = await loaded.mount(coordinator, config)
+    if loaded.folder is not None and isinstance(coordinator, ModuleCoordinator):
+        check_mounted(loaded, mounting, coordinator, returned)
+    return returned

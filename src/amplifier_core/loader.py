@@ -11,7 +11,6 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from . import imported_code, sys_path
-from .bound_module import BoundModule
 from .boundary import Boundary, settle
 from .coordinator import ModuleCoordinator
 from .exceptions import (
@@ -22,10 +21,11 @@ from .exceptions import (
     ModuleValidationError,
     describe,
 )
-from .installed import entry_points
+from .imported_code import entry_points, tell_origin
 from .loaded_module import (
     FROM_AN_IMPORT,
     ONE_PLACE_HINT,
+    BoundModule,
     LoadedModule,
     ReadyCallback,
     identity_of,
@@ -36,7 +36,6 @@ from .loaded_module import (
 )
 from .local_sources import path_of_source
 from .models import ModuleInfo
-from .module_origins import tell_origin
 from .packages import (
     TYPE_TO_MOUNT_POINT,
     find_package,

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
         SessionConfigurator,
         TransitionResult,
     )
-    from .costs import bridge_child_cost, sum_cost_usd
     from .dicts import deep_merge, get_nested, merge_module_lists, set_nested
     from .exceptions import (
         BundleDependencyError,
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
         load_mentions,
         parse_mentions,
     )
-    from .observability import inject_additional_events
+    from .observability import bridge_child_cost, inject_additional_events, sum_cost_usd
     from .paths import (
         ParsedURI,
         construct_agent_path,
@@ -154,7 +153,6 @@ __getattr__ = lazy_names(
             "SessionConfigurator",
             "TransitionResult",
         ),
-        ".costs": ("bridge_child_cost", "sum_cost_usd"),
         ".dicts": ("deep_merge", "get_nested", "merge_module_lists", "set_nested"),
         ".exceptions": (
             "BundleDependencyError",
@@ -181,7 +179,7 @@ __getattr__ = lazy_names(
             "load_mentions",
             "parse_mentions",
         ),
-        ".observability": ("inject_additional_events",),
+        ".observability": ("bridge_child_cost", "inject_additional_events", "sum_cost_usd"),
         ".paths": (
             "ParsedURI",
             "construct_agent_path",

@@ -4,7 +4,8 @@ A hook that records what `config.additional_events` names says so in its `runtim
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,7 @@ from amplifier_core.boundary import Boundary
 from amplifier_core.mount_plan import MountPlan
 from amplifier_core.packages import find_package, package_name
 
-from .declarations import read_declaration
-from .sources import installed_packages
-from .undeclared import EVENT_RECORDERS
+from .sources import local
 
 logger = logging.getLogger(__name__)
 
@@ -57,4 +56,68 @@ def _package_of(module_id: str, resolver: object) -> Path | None:
             folder = get_source(module_id)
     if isinstance(folder, str):
         return find_package(Path(folder), module_id)
-    return installed_packages.find_package(package_name(module_id))
+    return local.find_package(package_name(module_id))
+
+
+# What modules of the ecosystem mean without declaring it: the only names of such modules in the foundation.
+#
+# Our own modules, and any other, declare the same in the `runtime.toml` of their package.
+
+
+EVENT_RECORDERS = frozenset({"hooks-logging", "hook-context-intelligence"})
+"""Hooks that record the events named in `config.additional_events`; those that say so: `records_events = true`."""
+
+# What a module declares about itself in the `runtime.toml` of its package.
+#
+# A declaration is read, not run: no module is imported for it.
+
+
+DECLARATION = "runtime.toml"
+
+
+def read_declaration(package: Path) -> dict[str, Any] | None:
+    """Return what the module in a package directory declares, None when it declares nothing.
+
+    A file that cannot be read is logged and counts as empty.
+    """
+    declaration = package / DECLARATION
+    if not declaration.is_file():
+        return None
+    try:
+        import tomllib  # parsing TOML is needed only where something is declared
+
+        return tomllib.loads(declaration.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        logger.warning("%s is not read: %s", declaration, error)
+        return {}
+
+
+# What a session cost, its delegated sessions included.
+
+
+COST_CHANNEL = "session.cost"
+
+
+def sum_cost_usd(contributions: Iterable[Any]) -> Decimal | None:
+    """Add up the `cost_usd` of all contributions that name one; `None`, which is not zero, when none does."""
+    costs = [cost for contribution in contributions if (cost := _cost_of(contribution)) is not None]
+    return sum(costs, Decimal(0)) if costs else None
+
+
+async def bridge_child_cost(child_coordinator: Any, parent_coordinator: Any, child_session_id: str) -> None:
+    """Let the parent session account for what its child has cost so far. Never raises."""
+    # A bill that cannot be written must not undo the work.
+    with Boundary(logger, "The cost of session %s is not counted: %s", child_session_id):
+        total = sum_cost_usd(await child_coordinator.collect_contributions(COST_CHANNEL))
+        if total is not None:
+            contribution = {"cost_usd": total}
+            parent_coordinator.register_contributor(COST_CHANNEL, f"delegate:{child_session_id}", lambda: contribution)
+
+
+def _cost_of(contribution: Any) -> Decimal | None:
+    if not isinstance(contribution, Mapping) or (cost := contribution.get("cost_usd")) is None:
+        return None
+    try:
+        return cost if isinstance(cost, Decimal) else Decimal(str(cost))
+    except InvalidOperation:
+        return None

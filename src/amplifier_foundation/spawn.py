@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from amplifier_core.mount_plan import MountPlan
-from amplifier_foundation.bundle.policies import with_policy
 from amplifier_foundation.dicts.merge import deep_merge, merge_module_lists, module_identity
 from amplifier_foundation.exceptions import BundleDependencyError, BundleLoadError
 from amplifier_foundation.prepared.child import Child, run_child
@@ -26,6 +25,8 @@ from amplifier_foundation.session.store import load_metadata, load_transcript, w
 from amplifier_foundation.sources.store import make_directory
 from amplifier_foundation.spawn_utils import ProviderPreference
 from amplifier_foundation.tracing import generate_sub_session_id
+
+from .bundle.model import with_policy
 
 if TYPE_CHECKING:
     from amplifier_core import AmplifierSession

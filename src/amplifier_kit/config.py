@@ -1,16 +1,21 @@
 """Reading a module's configuration: defaults, plain conversions, errors that name module, key and range, typos."""
 
+import difflib
 import logging
+import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, ClassVar, TypeVar
 
 from amplifier_core.mounting import current_mounting
-from amplifier_kit.types import Config, JsonObject
+
+from .types import Config, JsonObject
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
 V = TypeVar("V")
 N = TypeVar("N", int, float)
 
@@ -233,3 +238,52 @@ def is_required() -> bool:
     """Say whether the plan calls the module that mounts at the moment `required`."""
     mounting = current_mounting()
     return mounting is not None and mounting.is_required
+
+
+# Configuration of providers and tools: a value that cannot be used is reported and replaced.
+#
+# It is fatal only for a module that the plan calls `required`.
+
+
+_UNEXPANDED = re.compile(r"\$\{.+\}")
+# What applications put into any module's configuration.
+_INFRASTRUCTURE = frozenset({"id", "module", "source", "instance_id", "name", "priority", "working_dir"})
+
+
+class LenientConfig(ModuleConfig):
+    """Reads like `ModuleConfig`; an empty or unexpanded string counts as unset, and nothing raises.
+
+    Of a module that the plan calls `required` a wrong configuration is an error, `ValueError`.
+    """
+
+    _switches: ClassVar[Mapping[str, bool]] = {
+        **dict.fromkeys(("1", "true", "yes", "on"), True),
+        **dict.fromkeys(("0", "false", "no", "off"), False),
+    }
+
+    def __init__(self, module_id: str, config: Config | None) -> None:
+        super().__init__(module_id, config)
+        for key, value in list(self._config.items()):
+            if isinstance(value, str) and _UNEXPANDED.fullmatch(value):
+                unset = "" if value[2:-1] in os.environ else f" ({value[2:-1]} is not set in the environment, either)"
+                make_do(
+                    f"{module_id}: config key {key!r} is {value}, which the application has not expanded",
+                    f"; it counts as unset{unset}",
+                )
+                del self._config[key]
+            elif value == "":
+                del self._config[key]
+
+    def refuse(self, key: str, value: object, allowed: str, safe: T) -> T:
+        """Report a value that does not fit, and return the one to use instead."""
+        make_do(f"{self.module_id}: config key {key!r} is {value!r}, allowed: {allowed}", f"; {safe!r} is used")
+        return safe
+
+    def warn_unknown(self) -> None:
+        """Log each key that was never read, with the known key it resembles."""
+        for key in sorted(map(str, set(self._config) - self._known - _INFRASTRUCTURE)):
+            near = difflib.get_close_matches(key, self._known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            make_do(
+                f"{self.module_id}: unknown config key {key!r}", f" is ignored{hint}", about=self._about_unknown([key])
+            )

@@ -9,9 +9,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from amplifier_system.addresses import Address, canonical_host, is_public
 from amplifier_system.homes import HOME_VARIABLES
 from amplifier_system.policy import DeniedBelow, NetworkAccess, PolicyError, SessionPolicy
+from amplifier_system.urls import Address, canonical_host, is_public
 
 from .mounting import find_capability
 

@@ -2,13 +2,165 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
+import unicodedata
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
+from typing import Any
 
-from .index_schema import TAG_COLUMNS, owner_word, place, session_number, storable
-from .search_text import Wanted
 from .session_query import SessionQuery, sort_order
+
+# The tables of `index.db`, and how the file is opened.
+#
+# A session has a number that is never used again. What was said in it is found under places: the session's number,
+# and the byte at which the message's line begins in its transcript. The texts themselves stay in the transcripts.
+
+
+FORMAT_VERSION = 1
+
+_PLACE_BITS = 36  # for the byte of a line, plus one; the place 0 is the session's name
+_BUSY_LIMIT_S = 2.0
+_CACHE_KIB = 16 * 1024
+
+_SORTED_BY = ("last_activity_at", "created_at", "ended_at", "name", "message_count")
+_FILTERED_BY = (
+    "status",
+    "profile_name",
+    "bundle",
+    "working_dir",
+    "parent_session_id",
+    "root_session_id",
+    "owner",
+    "is_root",
+)
+_ASKED_ALONG = "session_id, status, owner, is_root"  # so that most questions need nothing but an index
+
+TAG_COLUMNS = ("last_activity_at", "session_id", "status", "owner", "is_root")
+"""What the rows of tags repeat of the sessions that have them."""
+
+COLUMNS = (
+    "session_id",
+    "status",
+    "profile_name",
+    "bundle",
+    "working_dir",
+    "created_at",
+    "ended_at",
+    "last_activity_at",
+    "message_count",
+    "parent_session_id",
+    "root_session_id",
+    "name",
+    "tags",
+    "created_by",
+    "owner",
+    "origin",
+    "agent_name",
+    "is_root",
+)
+
+_TABLES = f"""
+CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE sessions (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    {", ".join(COLUMNS)},
+    transcript_inode INTEGER NOT NULL DEFAULT 0,
+    transcript_bytes INTEGER NOT NULL DEFAULT 0,
+    texts INTEGER NOT NULL DEFAULT 0
+);
+CREATE UNIQUE INDEX by_session_id ON sessions (session_id);
+CREATE TABLE tags (
+    tag TEXT NOT NULL, {", ".join(TAG_COLUMNS)}, id INTEGER NOT NULL,
+    PRIMARY KEY (tag, last_activity_at, session_id)
+) WITHOUT ROWID;
+CREATE INDEX tags_of ON tags (id);
+CREATE TABLE unreadable (session_id TEXT PRIMARY KEY) WITHOUT ROWID;
+"""
+_INDEXES = f"""
+{"".join(f"CREATE INDEX by_{name} ON sessions ({name}, {_ASKED_ALONG});" for name in _SORTED_BY)}
+{"".join(f"CREATE INDEX of_{name} ON sessions ({name}, last_activity_at, {_ASKED_ALONG});" for name in _FILTERED_BY)}
+"""
+_FULL_TEXT = "CREATE VIRTUAL TABLE texts USING fts5(text, owner, content='', tokenize='unicode61 remove_diacritics 0')"
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open a file that is there; transactions are begun and ended in so many words."""
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=rw",
+        uri=True,
+        isolation_level=None,
+        timeout=_BUSY_LIMIT_S,
+        check_same_thread=False,
+    )
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+    return connection
+
+
+def create(path: Path) -> sqlite3.Connection:
+    """Make a new file with empty tables, to be filled by one process; nothing is safe before it is finished."""
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection.executescript(
+        f"PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -{4 * _CACHE_KIB}; {_TABLES}"
+    )
+    connection.executemany("INSERT INTO meta VALUES (?, ?)", [("format_version", FORMAT_VERSION), ("garbage", 0)])
+    if has_full_text(connection):
+        connection.execute(_FULL_TEXT)
+    return connection
+
+
+def finish(connection: sqlite3.Connection) -> None:
+    """Make a filled file ready for several processes."""
+    connection.executescript(_INDEXES)
+    connection.execute("ANALYZE")
+    connection.execute("PRAGMA journal_mode = WAL")
+
+
+def has_full_text(connection: sqlite3.Connection) -> bool:
+    """Say whether this SQLite was built with full-text search."""
+    return any(option == "ENABLE_FTS5" for (option,) in connection.execute("PRAGMA compile_options"))
+
+
+def format_version(connection: sqlite3.Connection) -> int:
+    row = connection.execute("SELECT value FROM meta WHERE key = 'format_version'").fetchone()
+    return int(row[0]) if row else 0
+
+
+def seen_at(connection: sqlite3.Connection) -> int:
+    """Return the time of the sessions' directory when its names were last compared with the index, 0 if never."""
+    row = connection.execute("SELECT value FROM meta WHERE key = 'seen_at'").fetchone()
+    return int(row[0]) if row else 0
+
+
+def note_seen(connection: sqlite3.Connection, changed: int) -> None:
+    connection.execute("INSERT OR REPLACE INTO meta VALUES ('seen_at', ?)", (changed,))
+
+
+def owner_word(owner: str | None) -> str:
+    """Return an owner's name as one word of the index."""
+    return "" if owner is None else f"o{owner.encode('utf-8', 'surrogatepass').hex()}"
+
+
+def storable(text: str) -> str:
+    """Return a text as SQLite takes it, which knows no halves of surrogate pairs."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def place(number: int, byte: int | None) -> int:
+    """Return where a text is: a message that begins at a byte of the transcript, or the session's name."""
+    return number << _PLACE_BITS | (0 if byte is None else byte + 1)
+
+
+def session_number(found: int) -> int:
+    return found >> _PLACE_BITS
+
+
+def message_byte(found: int) -> int | None:
+    byte = found & ((1 << _PLACE_BITS) - 1)
+    return byte - 1 if byte else None
+
 
 _EXACT = ("status", "profile_name", "bundle", "working_dir", "parent_session_id", "root_session_id", "owner")
 _TAGGED = "id IN (SELECT id FROM tags WHERE tag = ?)"
@@ -126,3 +278,80 @@ def _first_places(connection: sqlite3.Connection, match: str) -> Iterator[tuple[
             return
         end = place(number, None)
         yield number, connection.execute(_FIRST, (match, end)).fetchone()[0]
+
+
+# What can be searched of a message, and what it takes for a text to be found.
+#
+# Words are runs of letters and digits in any case and without accents; of scripts that put no spaces between words
+# each character counts as one. A text is found where all of its parts occur, each as its words in a row: `foo-bar
+# baz` finds `baz, foo bar`.
+
+
+LONGEST_TEXT = 100_000
+"""So many characters of a message are searched."""
+
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+)
+_WORD = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+")
+_AROUND = 60
+
+
+def message_text(message: dict[str, Any]) -> str:
+    """Return what a message says: its text, or the texts of its blocks; results of tools are not searched."""
+    if message.get("role") == "tool":
+        return ""
+    content = message.get("content")
+    if isinstance(content, str):
+        return content[:LONGEST_TEXT]
+    if not isinstance(content, list):
+        return ""
+    texts = (block.get("text") for block in content if isinstance(block, dict))
+    return "\n".join(text for text in texts if isinstance(text, str))[:LONGEST_TEXT]
+
+
+def indexed_text(text: str) -> str:
+    """Return a text such that an index which parts it at everything but letters and digits finds the same words."""
+    return text if text.isascii() else " ".join(words(text))
+
+
+def words(text: str) -> list[str]:
+    return _WORD.findall(_folded(text))
+
+
+class Wanted:
+    """A text that someone looks for; an empty one is found nowhere."""
+
+    def __init__(self, text: str) -> None:
+        self.phrases = [phrase for part in text.split() if (phrase := words(part))]
+        self._patterns = [re.compile(_phrase_pattern(phrase)) for phrase in self.phrases]
+
+    def find(self, text: str) -> str | None:
+        """Return the surroundings of the first place if everything wanted is in `text`."""
+        folded = " ".join(words(text))
+        spaced = f" {folded} "
+        if not self.phrases or not all(f" {' '.join(phrase)} " in spaced for phrase in self.phrases):
+            return None
+        return self.snippet(text)
+
+    def snippet(self, text: str) -> str:
+        """Return the surroundings of the first place, the beginning of the text when there is none."""
+        found = self._patterns[0].search(_folded_in_place(text))
+        place = found.start() if found else 0
+        start, end = max(0, place - _AROUND), place + 2 * _AROUND
+        cut = " ".join(text[start:end].split())
+        return f"{'…' if start else ''}{cut}{'…' if end < len(text) else ''}"
+
+
+def _phrase_pattern(phrase: list[str]) -> str:
+    return r"(?<![^\W_])" + r"[\W_]*".join(re.escape(word) for word in phrase)
+
+
+def _folded(text: str) -> str:
+    decomposed = unicodedata.normalize("NFKD", text.lower())
+    return "".join(char for char in decomposed if not unicodedata.combining(char)) if not text.isascii() else decomposed
+
+
+def _folded_in_place(text: str) -> str:
+    """Fold character by character, so that places stay what they are."""
+    return text.lower() if text.isascii() else "".join(_folded(char)[:1] or " " for char in text)

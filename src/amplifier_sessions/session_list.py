@@ -10,11 +10,9 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from .index_query import select_ids, select_page
-from .index_schema import FORMAT_VERSION, connect, format_version, note_seen, seen_at
-from .session_directory import INDEX, SESSIONS, is_session_id, pending_directory
+from .index_query import FORMAT_VERSION, connect, format_version, note_seen, seen_at, select_ids, select_page
+from .session_directory import INDEX, SESSIONS, SessionSummary, is_session_id, pending_directory, read_summary
 from .session_query import SessionQuery, matches, page_of
-from .session_summary import SessionSummary, read_summary
 
 _SETTLED_NS = 2_000_000_000  # a directory that changed just now may change again within the same tick of its clock
 

@@ -3,13 +3,19 @@
 Reading about a process raises `OSError` once it is gone, or where it belongs to another user.
 """
 
+import contextlib
 import os
+import signal
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
+
+_PROC = Path("/proc")
 
 DEAD_STATES = (b"Z", b"X")
 
-_PROC = Path("/proc")
 START = 19  # among the fields that follow the name
 _SIZE, _CODE_START, _ENVIRONMENT_START, _ENVIRONMENT_END = 20, 23, 47, 48
 _EXECUTING_S = 0.0002
@@ -64,3 +70,171 @@ def _read(pid: int, name: str) -> bytes:
         return text
     finally:
         os.close(descriptor)
+
+
+# Which processes belong to the tree of a child, and signals to all of them.
+#
+# `MarkedMembers` finds the child's process group and, through `/proc`, whatever carries its marker in the
+# environment. `GroupMembers` knows the group only, for systems without `/proc`. `MEMBERS` is the better one of this
+# system.
+
+
+_CHASE_LIMIT_S = 0.2
+_QUIET_S = 0.005
+_LOOK_S = 0.0002
+
+
+class Members(Protocol):
+    """The living processes of a tree."""
+
+    def find(self) -> list[int]:
+        """Return their pids."""
+        ...
+
+    def signal(self, number: int) -> list[int]:
+        """Signal each process in the moment in which it is found, and return their pids."""
+        ...
+
+    def signal_group(self, number: int) -> None:
+        """Signal the child's process group, all of it in one step."""
+        ...
+
+
+class MarkedMembers:
+    """The processes of the group or with the marker, as `/proc` shows them."""
+
+    def __init__(self, pid: int, marker: str, is_reaped: Callable[[], bool]) -> None:
+        self._group = str(pid).encode()
+        self._leader = _PROC / str(pid)
+        self._start = _start_of_tree(pid)
+        self._marker = f"{marker}=".encode()
+        self._is_reaped = is_reaped
+
+    def find(self) -> list[int]:
+        return [pid for pid in all_pids() if self._is_member(pid)]
+
+    def signal(self, number: int) -> list[int]:
+        newest = newest_pid()
+        signalled = [pid for pid in all_pids() if self._is_member(pid) and self._signal(pid, number)]
+        return signalled + self._signal_newborn(newest, number)
+
+    def _signal_newborn(self, newest: int, number: int) -> list[int]:
+        """Signal what has been started since `newest`, until a while has passed without a member among it.
+
+        A process that forks and exits is gone before a scan of all others gets to it; its child has to be met here. On
+        a busy machine that while can pass before anything is looked at. So the last look must have found that nothing
+        at all was started since the one before: a child that was missed would have been.
+        """
+        signalled: list[int] = []
+        limit = time.monotonic() + _CHASE_LIMIT_S
+        quiet_end = time.monotonic() + _QUIET_S
+        while True:
+            before, newest = newest, newest_pid()
+            for pid in range(before + 1, newest + 1):
+                if self._is_member(pid) and self._signal(pid, number):
+                    signalled.append(pid)
+                    quiet_end = time.monotonic() + _QUIET_S
+            now = time.monotonic()
+            if (now >= quiet_end and newest == before) or now >= limit:
+                return signalled
+            if newest == before:
+                time.sleep(_LOOK_S)
+
+    def signal_group(self, number: int) -> None:
+        if self._owns_group():
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # none is left, or none of ours
+                os.killpg(int(self._group), number)
+
+    def _signal(self, pid: int, number: int) -> bool:
+        """Signal the process if it is still a member; a descriptor stands for one process, a pid for many in turn."""
+        descriptor = _open_process(pid)
+        try:
+            if not self._is_member(pid):
+                return False
+            if descriptor is None:
+                os.kill(pid, number)
+            else:
+                signal.pidfd_send_signal(descriptor, number)
+        except ProcessLookupError:
+            return False
+        except PermissionError:  # it runs as another user, and is reported as left
+            return True
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
+        return True
+
+    def _is_member(self, pid: int) -> bool:
+        try:
+            fields = stat_of(pid)
+            state, _, group, session = fields[:4]
+            if state in DEAD_STATES:
+                return False
+            if group == session == self._group and self._owns_group():
+                return True
+            if int(fields[START]) < self._start:
+                return False
+            environment = environment_of(pid)
+        except (OSError, ValueError):
+            return False
+        return environment.startswith(self._marker) or b"\0" + self._marker in environment
+
+    def _owns_group(self) -> bool:
+        """Say whether the group's number is still this tree's: once the leader is reaped a new process may have it."""
+        return not self._is_reaped() or not self._leader.exists()
+
+
+def _start_of_tree(pid: int) -> int:
+    """Return before when nothing of the tree of a process was forked."""
+    try:
+        return start_of(pid)
+    except OSError:  # it is gone, and what it left may be of any age
+        return 0
+
+
+class GroupMembers:
+    """The process group, where no more can be known; its members are not told apart."""
+
+    def __init__(self, pid: int, marker: str, is_reaped: Callable[[], bool]) -> None:
+        self._pid = pid
+        self._is_reaped = is_reaped
+
+    def find(self) -> list[int]:
+        return self.signal(0)
+
+    def signal(self, number: int) -> list[int]:
+        try:
+            if self._is_reaped() and is_running(self._pid):
+                return []  # the number belongs to another process by now
+            os.killpg(self._pid, number)
+        except (ProcessLookupError, PermissionError):  # none is left, or only dead ones
+            return []
+        return [self._pid]
+
+    def signal_group(self, number: int) -> None:
+        self.signal(number)
+
+
+# Makes the members of a tree from the child's pid, the marker, and what tells whether the child is reaped.
+MembersOf = Callable[[int, str, Callable[[], bool]], Members]
+
+MEMBERS: MembersOf = MarkedMembers if sys.platform == "linux" else GroupMembers
+
+
+def _open_process(pid: int) -> int | None:
+    """Return a descriptor of the process, None when it is gone or the system has no such descriptors."""
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None
+
+
+def is_running(pid: int) -> bool:
+    """Say whether a process has this number."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # it runs as another user
+        pass
+    return True

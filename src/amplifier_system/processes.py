@@ -43,7 +43,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, NoReturn, Protocol, Self
 
-from .process_members import MEMBERS, MarkedMembers, MembersOf, is_running
+from .process_table import MEMBERS, MarkedMembers, MembersOf, is_running
 from .tasks import run_to_end
 
 logger = logging.getLogger(__name__)

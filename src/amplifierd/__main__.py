@@ -4,8 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from amplifier_system.distributions import can_start
-from amplifier_system.garbage_collection import begin_the_start
-from amplifier_system.starting import starting
+from amplifier_system.startup import begin_the_start, starting
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from amplifier_foundation.io import load_yaml
-from amplifier_foundation.sources.locks import locked_now
+from amplifier_foundation.sources.store import locked_now
 
 from .exceptions import SettingsError
 from .paths import Paths

@@ -15,12 +15,11 @@ from .daemon.daemon import Daemon
 from .home import Home, open_home
 from .http.authentication import Authentication
 from .http.cross_site import CrossSite
-from .http.json_answer import JsonAnswer
 from .http.login_cookie import LoginCookie
 from .http.openapi import describe
 from .http.problem_answers import add_problem_answers
 from .http.request_guard import RequestGuard
-from .http.routers import add_routes
+from .http.routers import JsonAnswer, add_routes
 from .routers import (
     approvals,
     auth,

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from amplifier_foundation.modules.installer import remove_scratch_leftovers
 from amplifier_foundation.sources import Limits, Progress, Sources
+from amplifier_foundation.sources.pruning import remove_leftovers as remove_cache_leftovers
+from amplifier_system.files import remove_unfinished
 
-from .collections.builtin import find_shipped_collection
 from .collections.catalogue import Catalogue
+from .collections.registry_file import find_shipped_collection
 from .exceptions import SnapshotRefusedError, StoreUnavailableError
 from .identifiers import ProfileId
-from .leftovers import remove_leftovers
 from .paths import Paths
 from .settings import Settings, load_settings
 from .trust import Trust
@@ -225,3 +227,14 @@ def open_home(
 def _sources(paths: Paths, settings: Settings, progress: Progress | None) -> Sources:
     limits = Limits(file_bytes=settings.cache.http_max_bytes)
     return Sources(paths.cache, offline=settings.offline, progress=progress, limits=limits)
+
+
+@cache
+def remove_leftovers(paths: Paths) -> None:
+    """Remove what no one works on any more, once in each process; a few directories are listed, nothing is read."""
+    remove_scratch_leftovers()
+    if not paths.home.is_dir():
+        return
+    for directory in (paths.config, paths.share, paths.own_profiles, paths.cache / "git", paths.cache / "env"):
+        remove_unfinished(directory)
+    remove_cache_leftovers(paths.cache)

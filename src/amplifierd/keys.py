@@ -20,8 +20,7 @@ import yaml
 
 from amplifier_core.boundary import Boundary
 from amplifier_foundation.io import load_yaml
-from amplifier_foundation.sources.locks import locked_now
-from amplifier_foundation.sources.store import make_directory
+from amplifier_foundation.sources.store import locked_now, make_directory
 from amplifier_system.files import write_atomically
 
 from .exceptions import SettingsError

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
 
 from .exceptions import InvalidLimitsError
-from .wrong_values import in_words
+from .issues import in_words
 
 
 def no_boolean(value: Any) -> Any:

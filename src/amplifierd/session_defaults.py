@@ -16,7 +16,7 @@ from .keys import Keys
 from .paths import Paths
 from .plans.foreign_values import FindVariable
 from .plans.injection import expand_variables, variables
-from .plans.module_declarations import key_variables
+from .plans.runtime_values import key_variables
 from .settings import Settings
 
 if TYPE_CHECKING:

@@ -26,10 +26,10 @@ from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSett
 
 from .exceptions import InvalidSettingError
 from .identifiers import ProfileId
+from .issues import in_words
 from .limits import Limits, no_boolean
 from .settings_layers import Layer, keys_of, read_environment, read_file
 from .store_address import StoreAddress
-from .wrong_values import in_words
 
 __all__ = [
     *("TOKEN_FORM", "TOKEN_ITEM", "UNIX"),

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 from ruamel.yaml.comments import CommentedMap
 
-from amplifier_foundation.sources.locks import locked_now
+from amplifier_foundation.sources.store import locked_now
 
 from .exceptions import InvalidSettingError, SettingsError
 from .settings import Settings, build_settings, whole_settings

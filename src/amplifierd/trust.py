@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from amplifier_foundation.sources.locks import locked_now
+from amplifier_foundation.sources.store import locked_now
 from amplifier_kit.redaction import mask_text
 
 from .exceptions import SettingsError, TrustError

@@ -16,7 +16,7 @@ COMMANDS = [*(ROOT / "src" / "amplifier_cli").rglob("*.py"), *(ROOT / "src" / "a
         (r"\bConsole\(", {"markdown.py"}),  # what rich draws
         (
             r"import .*\bsequence\b",
-            {"chat_input.py", "markdown.py", "notification.py", "render.py"},
+            {"chat_input.py", "markdown.py", "render.py"},
         ),
         (r"std(out|err)\.buffer|\bos\.write\(|/dev/tty|__stderr__|__stdout__\.", set()),
         (r"\becho\(", {"completion.py", "main.py", "version.py"}),  # deletes sequences, in texts of our own only

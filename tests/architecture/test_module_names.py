@@ -10,8 +10,8 @@ MODULE_IDS = {path.name for path in (ROOT / "modules").iterdir() if path.is_dir(
 
 # What is named all the same, and why.
 DECLARED = {
-    "src/amplifier_kit/undeclared.py": {"delegate", "openai:tool_search_items"},  # the ecosystem's, in one place
-    "src/amplifier_foundation/undeclared.py": {"hooks-logging"},  # likewise
+    "src/amplifier_kit/types.py": {"delegate", "openai:tool_search_items"},  # the ecosystem's, in one place
+    "src/amplifier_foundation/observability.py": {"hooks-logging"},  # likewise
     "src/amplifierd/documents/inheritance.py": {"context-simple"},  # the context of a profile that names none
     "src/amplifier_core/bring_up.py": {"loop-basic", "context-simple"},  # of a plan that has lost its own
     "src/amplifier_cli/commands/provider.py": {"loop-basic", "context-simple"},  # around a provider that is tried

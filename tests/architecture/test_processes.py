@@ -18,23 +18,22 @@ MAY_START = {
     "src/amplifier_system/processes.py": "the owner",
     "src/amplifier_kit/sandbox/proxy.py": "the shim in a sandbox becomes the command it stands before",
     "src/amplifierd/control/background.py": "a daemon outlives the command that starts it",
-    "src/amplifierd/control/reloading.py": "Ctrl-C at the terminal is for the daemon, too",
-    "src/amplifierd/control/service.py": "asks systemd, and waits for the answer",
+    "src/amplifierd/control/main.py": "Ctrl-C at the terminal is for the daemon, too; asks systemd, and waits for it",
     "src/amplifierd/daemon/renderer.py": "a program of ours, which starts nothing and ends with its input",
     "src/amplifierd/session_store/postgres/local_server.py": "runs as another user and ends its own children",
-    "src/amplifierd/session_store/process_identity.py": "asks `ps`, and waits for the answer",
-    "src/amplifier_cli/chat/attachments.py": "asks the clipboard, and waits for the answer",
-    "src/amplifier_cli/examination.py": "asks a program for its version, and waits for the answer",
-    "src/amplifier_cli/notification.py": "a notice on the desktop that outlives the command",
+    "src/amplifierd/session_store/hold.py": "asks `ps`, and waits for the answer",
+    "src/amplifier_cli/chat/chat_input.py": "asks the clipboard, and waits for the answer",
+    "src/amplifier_cli/commands/doctor.py": "asks a program for its version, and waits for the answer",
+    "src/amplifier_cli/render.py": "a notice on the desktop that outlives the command",
 }
 
 MAY_SIGNAL = {
-    "src/amplifier_system/process_members.py": "the owner",
+    "src/amplifier_system/process_table.py": "the owner",
     "src/amplifier_system/processes.py": "ends the process it runs in",
-    "src/amplifier_kit/sandbox/namespace.py": "the first process of a namespace takes all others with it",
+    "src/amplifier_kit/sandbox/program.py": "the first process of a namespace takes all others with it",
     "src/amplifierd/control/background.py": "asks the daemon to stop",
     "src/amplifierd/session_store/postgres/local_server.py": "PostgreSQL has signals of its own for how to stop",
-    "src/amplifier_cli/chat/chat_terminal.py": "ends the process it runs in by the signal that came",
+    "src/amplifier_cli/chat/chat_input.py": "ends the process it runs in by the signal that came",
 }
 
 

@@ -7,8 +7,7 @@ ROOT = Path(__file__).parents[2]
 
 STARTS = re.compile(r"\.create_task\(|\bcreate_task\b\s*[,)]|import .*\bcreate_task\b|\bensure_future\b|\bTaskGroup\b")
 OWNERS = {
-    "src/amplifier_system/tasks.py": "start_task and run_to_end",
-    "src/amplifier_system/supervisor.py": "Supervisor.start",
+    "src/amplifier_system/tasks.py": "start_task, run_to_end and Supervisor.start",
 }
 KERNEL = "src/amplifier_core/"
 

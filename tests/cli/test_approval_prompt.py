@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amplifier_cli.approval_prompt import TerminalApprover, pages_of
-from amplifier_kit.asked_call import Scope
+from amplifier_kit.concerns import Scope
 from amplifier_system.visible import visible_exactly
 from amplifierd.sessions.approval import Approval, ApprovalDecision
 

@@ -4,7 +4,7 @@ import asyncio
 import signal
 from typing import Any
 
-from amplifier_cli.interrupts import Interrupts
+from amplifier_cli.attended_session import Interrupts
 from amplifierd.client.daemon_client import DaemonLostError
 
 

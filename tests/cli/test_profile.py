@@ -12,7 +12,7 @@ sys.path.append(str(Path(__file__).parent))
 
 from terminal import Terminal
 
-from amplifier_cli.progress import ProgressLine
+from amplifier_cli.open_home import ProgressLine
 from amplifier_foundation.sources import ProgressEvent
 
 Say = Callable[..., Any]

@@ -22,7 +22,7 @@ from border_corpus import SAMPLES, hidden
 from amplifier_cli.approval_prompt import TerminalApprover
 from amplifier_cli.terminal_page import TerminalPage
 from amplifier_core.interfaces import ApprovalRequest
-from amplifier_kit.asked_call import AskedCall, Scope, question_text
+from amplifier_kit.concerns import AskedCall, Scope, question_text
 from amplifier_system.visible import visible_exactly
 from amplifierd.sessions.approval import Approval
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import typer
 
-from amplifier_cli.command_table import COMMANDS, OF_DAEMON
+from amplifier_cli.command_group import COMMANDS, OF_DAEMON
 from amplifier_core import __version__
 from amplifierd.control.main import app as control
 

@@ -13,8 +13,8 @@ import pytest
 from stored_sessions import event, message, new_session
 
 from amplifierd.paths import Paths
+from amplifierd.session_store.backup import fingerprint
 from amplifierd.session_store.file_store import FileStore
-from amplifierd.session_store.fingerprint import fingerprint
 from amplifierd.session_store.hold import Holder
 from amplifierd.session_store.postgres.store import PostgresStore
 from amplifierd.session_store.protocol import SessionStore

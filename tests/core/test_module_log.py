@@ -3,7 +3,7 @@
 import asyncio
 import logging
 
-from amplifier_core.module_log import heard_from
+from amplifier_core.bring_up import heard_from
 
 PACKAGE = "amplifier_module_provider_shy"
 

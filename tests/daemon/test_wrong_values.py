@@ -5,7 +5,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, Field, ValidationError
 
-from amplifierd.wrong_values import in_words
+from amplifierd.issues import in_words
 
 
 class Values(BaseModel):

@@ -20,7 +20,7 @@ from amplifier_core import testing
 from amplifier_core.events import ALL_EVENTS
 from amplifier_core.loader import MODULE_FAILURE_REASONS
 from amplifier_core.validation import behavioral, structural
-from amplifier_kit.providers.events import STREAM_EVENTS
+from amplifier_kit.providers.stream import STREAM_EVENTS
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import typer
 
-from amplifier_cli.command_table import COMMANDS
+from amplifier_cli.command_group import COMMANDS
 from amplifier_cli.main import app as command_app
 from amplifierd.control.main import app as daemon_app
 

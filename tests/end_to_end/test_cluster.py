@@ -18,8 +18,7 @@ sys.path.append(str(Path(__file__).parent))
 from cluster_members import WAITS, Member, Members, impostor, until, watching
 
 from amplifierd.cluster.channel import Greeting
-from amplifierd.daemon.callers import Caller
-from amplifierd.daemon.carried_caller import carried
+from amplifierd.daemon.callers import Caller, carried
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from amplifier_cli.command_table import COMMANDS
+from amplifier_cli.command_group import COMMANDS
 
 sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
 import warm_python

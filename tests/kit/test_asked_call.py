@@ -3,8 +3,7 @@
 from typing import Any
 
 from amplifier_core.interfaces import ApprovalRequest
-from amplifier_kit.asked_call import AskedCall, Scope, question_text
-from amplifier_kit.concerns import Concern
+from amplifier_kit.concerns import AskedCall, Concern, Scope, question_text
 
 
 def asked(command: str, **known: Any) -> str:

@@ -1,7 +1,7 @@
 """How a tool learns whether somebody was asked about a call."""
 
 from amplifier_core.testing import MockCoordinator
-from amplifier_kit.consent import CONSENT, GATE, Consent, Consents, consent_to
+from amplifier_kit.approval import CONSENT, GATE, Consent, Consents, consent_to
 
 CALL = {"command": "make", "timeout": 5}
 

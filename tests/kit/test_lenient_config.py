@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from amplifier_kit.lenient_config import LenientConfig
+from amplifier_kit.config import LenientConfig
 
 
 def config(**values: Any) -> LenientConfig:

@@ -29,8 +29,8 @@ from amplifier_core.testing import MockCoordinator
 from amplifier_core.validation import ProviderValidator
 from amplifier_core.validation.behavioral import ProviderBehaviorTests
 from amplifier_core.validation.structural import ProviderStructuralTests
-from amplifier_foundation.declarations import read_declaration
-from amplifier_kit.providers.events import STREAM_EVENTS
+from amplifier_foundation.observability import read_declaration
+from amplifier_kit.providers.stream import STREAM_EVENTS
 
 sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
 

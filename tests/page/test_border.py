@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from playwright.sync_api import Page, expect
 
 from amplifier_core.interfaces import ApprovalRequest
-from amplifier_kit.asked_call import question_text
+from amplifier_kit.concerns import question_text
 from amplifier_system.visible import visible, visible_exactly
 
 sys.path.append(str(Path(__file__).parents[1] / "security"))

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amplifier_rendering.html_policy import sanitised
-from amplifier_rendering.markdown import render
+from amplifier_rendering.markdown import render, sanitised
 from amplifier_rendering.plain import plain
 
 from .hostile import CORPUS, SCRIPTS, faults_of

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from amplifier_sessions.index_schema import connect, seen_at
+from amplifier_sessions.index_query import connect, seen_at
 from amplifier_sessions.session_directory import first_prompt, pending_directory
 from amplifier_sessions.session_list import find_page
 from amplifier_sessions.session_query import SessionQuery

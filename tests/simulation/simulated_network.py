@@ -22,10 +22,9 @@ from virtual_loop import OWN
 
 from amplifierd.daemon.callers import EVERYONE, Caller
 from amplifierd.http.forwarding import Forwarding
-from amplifierd.http.json_answer import JsonAnswer
 from amplifierd.http.problem_answers import add_problem_answers
 from amplifierd.http.request_guard import RequestGuard
-from amplifierd.http.routers import add_routes
+from amplifierd.http.routers import JsonAnswer, add_routes
 from amplifierd.routers import cluster, streams, turns
 
 if TYPE_CHECKING:

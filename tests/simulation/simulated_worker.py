@@ -30,7 +30,7 @@ from amplifierd.sessions.secret_values import SecretValues
 from amplifierd.sessions.tree_events import Event, EventSource
 from amplifierd.sessions.tree_history import last_cursor
 from amplifierd.sessions.uncounted_usage import TURN_BEGUN, TURN_DONE
-from amplifierd.workers.untold_end import UNKNOWN
+from amplifierd.workers.recovery import UNKNOWN
 
 _SECRETS = SecretValues()
 PIECE = "content_block:delta"

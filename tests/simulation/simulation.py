@@ -23,7 +23,7 @@ from amplifier_system.surroundings import enter
 from amplifierd.exceptions import MemberError, StoreUnavailableError
 from amplifierd.session_store.protocol import NewSession
 from amplifierd.session_store.record import SessionRecord, now
-from amplifierd.turns.durable.turn_text import REFUSED
+from amplifierd.turns.durable.turn_rows import REFUSED
 
 _FAULTS_UNTIL_S = 10.0
 _LIVELY_WITHIN_S = 150.0

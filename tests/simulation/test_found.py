@@ -20,7 +20,7 @@ from simulated_world import Machine, World
 from stored_sessions import new_session
 from virtual_loop import VirtualLoop
 
-from amplifier_system.supervisor import Supervisor
+from amplifier_system.tasks import Supervisor
 from amplifierd.live_sessions import SubmittedTurn, TurnRequest
 from amplifierd.paths import Paths
 from amplifierd.session_store.hold import Holder

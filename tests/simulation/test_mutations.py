@@ -17,10 +17,10 @@ sys.path += [str(Path(__file__).parent)]
 from simulated_server import EPOCH
 from simulation import simulate, tidy_up
 
-from amplifier_system import supervisor
+from amplifier_system import tasks
 from amplifier_system.surroundings import time_ns
 from amplifierd.session_store.cursor import Cursor
-from amplifierd.session_store.postgres import appends, members
+from amplifierd.session_store.postgres import members, row_changes
 from amplifierd.session_store.postgres.held_sessions import FENCE
 
 _MOST_SEEDS = 120
@@ -49,8 +49,8 @@ def _found(first: int, *only: str) -> str | None:
 
 def test_a_write_that_no_fence_refuses_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     open_ = "held AS (SELECT session FROM holds WHERE session = %(session)s)"
-    unfenced = {lines: text.replace(FENCE, open_) for lines, text in appends._APPEND.items()}
-    monkeypatch.setattr(appends, "_APPEND", unfenced)
+    unfenced = {lines: text.replace(FENCE, open_) for lines, text in row_changes._APPEND.items()}
+    monkeypatch.setattr(row_changes, "_APPEND", unfenced)
 
     violation = _found(15, "pause", "cut_off")
 
@@ -106,7 +106,7 @@ def test_a_loop_that_no_one_restarts_is_found(monkeypatch: pytest.MonkeyPatch) -
         self.beat_at = 1e9
         await work()
 
-    monkeypatch.setattr(supervisor._Loop, "_run", run_once)
+    monkeypatch.setattr(tasks._Loop, "_run", run_once)
 
     violation = _found(0, "hide_table")
 

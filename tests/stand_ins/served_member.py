@@ -10,7 +10,7 @@ from socket import SHUT_RDWR, SHUT_WR, create_connection, create_server, socket
 from threading import Event, Thread
 
 from amplifierd.app import create_app
-from amplifierd.control import server as web_server
+from amplifierd.control import serve as web_server
 from amplifierd.control.binding import bind
 from amplifierd.control.certificates import tls_files
 from amplifierd.home import Home

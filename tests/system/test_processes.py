@@ -18,7 +18,7 @@ from interruptions import cancelled_everywhere
 from processes import Started, leaving_nothing
 
 from amplifier_core.testing import wait_for
-from amplifier_system.process_members import GroupMembers, MarkedMembers
+from amplifier_system.process_table import GroupMembers, MarkedMembers
 from amplifier_system.processes import MARKER_PREFIX, ProcessTree, reading
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing but the process group can be seen")

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from amplifier_system.screen import Screen, screens, sequence, shown, write_exactly
+from amplifier_system.visible import Screen, screens, sequence, shown, write_exactly
 
 
 def test_only_marked_sequences_are_obeyed() -> None:

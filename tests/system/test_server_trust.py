@@ -4,7 +4,7 @@ import ssl
 
 import pytest
 
-from amplifier_system.server_trust import trust_for
+from amplifier_system.urls import trust_for
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:11434/v1", "HTTP://localhost"])

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from amplifier_system.supervisor import Supervisor, beat, cancelled
+from amplifier_system.tasks import Supervisor, beat, cancelled
 
 
 async def test_a_loop_that_fails_is_started_again_and_its_error_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -10,8 +10,7 @@ from amplifier_kit.contexts.settings import CompactionSettings
 from amplifier_kit.mounting import hook_registry, session_id_of, working_dir
 
 from .context import CONTEXT_PERSIST_ERROR, MODULE_ID, PersistentContextManager
-from .locations import derive_transcript_path
-from .settings import PersistenceSettings
+from .settings import PersistenceSettings, derive_transcript_path
 
 __all__ = ["PersistentContextManager", "mount"]
 

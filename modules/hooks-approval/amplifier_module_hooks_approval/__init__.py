@@ -6,9 +6,8 @@ from typing import Any
 
 from amplifier_core import ModuleCoordinator
 from amplifier_core.events import PROMPT_SUBMIT, TOOL_POST, TOOL_PRE
-from amplifier_kit.approval import GATE, GUARD
+from amplifier_kit.approval import CONSENT, GATE, GUARD
 from amplifier_kit.concerns import CONCERN, LEDGER
-from amplifier_kit.consent import CONSENT
 from amplifier_kit.mounting import Handlers, intercept_tools, offer_capability
 
 from .approval_hook import ApprovalHook

@@ -15,21 +15,25 @@ from amplifier_core.events import APPROVAL_DENIED, APPROVAL_GRANTED, APPROVAL_RE
 from amplifier_core.interfaces import ApprovalProvider, ApprovalRequest
 from amplifier_core.tool_interception import is_covered
 from amplifier_core.utils import json_safe
-from amplifier_kit.approval import EACH_WRITE, ApprovalGate, find_gate, is_asked_afterwards, own_copy
-from amplifier_kit.asked_call import AskedCall, Scope, asking_about, question_text
-from amplifier_kit.concerns import CONCERN, LEDGER, SESSION_TAINTED, AskConcern, Concern
-from amplifier_kit.consent import Consent, Consents
+from amplifier_kit.approval import EACH_WRITE, ApprovalGate, Consent, Consents, find_gate, is_asked_afterwards, own_copy
+from amplifier_kit.concerns import (
+    CONCERN,
+    LEDGER,
+    SESSION_TAINTED,
+    AskConcern,
+    AskedCall,
+    Concern,
+    Scope,
+    asking_about,
+    question_text,
+)
 from amplifier_kit.mounting import find_capability, find_mounted, hook_registry, session_id_of, working_dir
 from amplifier_kit.tools.effects import WRITE
 
-from .agreements import Agreements
-from .audit import audit_log
 from .commands import BASH
-from .config import MODULE_ID, ApprovalSettings, check_auto_action
-from .execution_guard import ExecutionGuard
-from .hosts import concerns_of_call
-from .ledger import Ledger
-from .policy import NEEDS_CHECK, needs_approval, says_yes
+from .config import MODULE_ID, ApprovalSettings, audit_log, check_auto_action
+from .ledger import Agreements, Ledger, concerns_of_call
+from .policy import NEEDS_CHECK, ExecutionGuard, needs_approval, says_yes
 from .verdict import GuardedCall, Source, Verdict
 
 logger = logging.getLogger(__name__)

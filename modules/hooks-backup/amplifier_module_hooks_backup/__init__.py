@@ -8,8 +8,7 @@ from amplifier_core import ModuleCoordinator
 from amplifier_core.events import SESSION_END
 from amplifier_kit.mounting import Handlers, contribute_events
 
-from .backup_hook import EMITTED_EVENTS, MODULE_ID, TranscriptBackupHook
-from .formats import read_backup
+from .backup_hook import EMITTED_EVENTS, MODULE_ID, TranscriptBackupHook, read_backup
 
 __all__ = ["TranscriptBackupHook", "mount", "read_backup"]
 

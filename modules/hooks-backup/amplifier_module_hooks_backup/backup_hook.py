@@ -1,22 +1,207 @@
 """The hook that keeps copies of the conversation."""
 
 import asyncio
+import gzip
+import itertools
+import json
 import logging
-from collections.abc import Mapping
+import re
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from amplifier_core import HookResult
 from amplifier_core.boundary import Boundary, emit_quietly
 from amplifier_core.events import CONTEXT_PRE_COMPACT, ORCHESTRATOR_COMPLETE, SESSION_END
 from amplifier_core.utils import json_safe
 from amplifier_kit.config import ModuleConfig
+from amplifier_kit.files import create_atomically
 from amplifier_kit.mounting import Handlers, find_mounted, hook_registry, session_id_of, working_dir
 
-from .formats import EXTENSIONS, Message
-from .store import Backup, BackupStore, Kind
+# The three forms of a backup, and the way back from two of them.
+
+
+Message = dict[str, Any]
+Metadata = dict[str, Any]
+
+EXTENSIONS = {"jsonl": "jsonl", "json": "json", "text": "txt"}
+
+
+def encode(form: str, messages: list[Message], metadata: Metadata | None) -> bytes:
+    """Return a transcript in one of the forms; without metadata none is written."""
+    safe_metadata = None if metadata is None else json_safe(metadata)
+    return _ENCODERS[form](json_safe(messages), safe_metadata)
+
+
+def read_backup(path: Path | str) -> dict[str, Any]:
+    """Return the `metadata` and `messages` of a `jsonl` or `json` backup, compressed or not.
+
+    The messages can be handed to a context manager's `set_messages`. Raises `ValueError` for a file that is not such a
+    backup (text cannot be read back) or is damaged, `OSError` for one that cannot be read.
+    """
+    path = Path(path)
+    decode = _DECODERS.get(Path(path.name.removesuffix(".gz")).suffix)
+    if decode is None:
+        raise ValueError(
+            f"{path} is not a backup that can be read: only .jsonl and .json files can, and those with .gz"
+        )
+    try:
+        data = path.read_bytes()
+        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
+        metadata, messages = decode(text)
+    except (ValueError, TypeError, EOFError, zlib.error, gzip.BadGzipFile) as exc:
+        raise ValueError(f"{path} is damaged: {exc}") from exc
+    return {"metadata": metadata, "messages": messages}
+
+
+def _dumps(value: Any, *, indent: int | None = None) -> str:
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair can only be kept in its escaped form
+        return json.dumps(value, indent=indent)
+    return text
+
+
+def _to_jsonl(messages: list[Message], metadata: Metadata | None) -> bytes:
+    head = [] if metadata is None else [{"metadata": metadata}]
+    return "".join(f"{_dumps(line)}\n" for line in (*head, *messages)).encode()
+
+
+def _to_json(messages: list[Message], metadata: Metadata | None) -> bytes:
+    tail = {} if metadata is None else {"metadata": metadata}
+    return f"{_dumps({'messages': messages, **tail}, indent=2)}\n".encode()
+
+
+def _to_text(messages: list[Message], metadata: Metadata | None) -> bytes:
+    paragraphs = (f"{message.get('role', 'unknown')}: {_spoken(message)}" for message in messages)
+    return "".join(f"{paragraph}\n\n" for paragraph in paragraphs).encode("utf-8", "replace")
+
+
+def _spoken(message: Message) -> str:
+    content = message.get("content")
+    blocks = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
+    spoken = [
+        str(block["text"]) if isinstance(block, Mapping) and "text" in block else _dumps(block) for block in blocks
+    ]
+    spoken += [f"[calls {_dumps(call)}]" for call in message.get("tool_calls") or []]
+    return "\n".join(part for part in spoken if part)
+
+
+def _from_jsonl(text: str) -> tuple[Metadata, list[Message]]:
+    lines = [_mapping(json.loads(line)) for line in text.split("\n") if line.strip()]
+    has_metadata = bool(lines) and lines[0].keys() == {"metadata"}
+    return _mapping(lines.pop(0)["metadata"]) if has_metadata else {}, lines
+
+
+def _from_json(text: str) -> tuple[Metadata, list[Message]]:
+    backup = _mapping(json.loads(text))
+    messages = backup.get("messages")
+    if not isinstance(messages, list):
+        raise TypeError("it has no list of messages")
+    return _mapping(backup.get("metadata", {})), [_mapping(message) for message in messages]
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError(f"an object was expected, not {type(value).__name__}")
+    return value
+
+
+_ENCODERS: dict[str, Callable[[list[Message], Metadata | None], bytes]] = {
+    "jsonl": _to_jsonl,
+    "json": _to_json,
+    "text": _to_text,
+}
+_DECODERS: dict[str, Callable[[str], tuple[Metadata, list[Message]]]] = {".jsonl": _from_jsonl, ".json": _from_json}
 
 logger = logging.getLogger(__name__)
+
+# The directory that holds a session's backups.
+
+
+Kind = Literal["compact", "final", "turn"]
+
+_LONGEST_ID = 100
+_UNFIT = re.compile(r"[^A-Za-z0-9._-]")
+
+
+@dataclass(frozen=True, slots=True)
+class BackupStore:
+    """Writes backups that never overwrite each other, and keeps the newest of them."""
+
+    form: str
+    include_metadata: bool
+    compress: bool
+    max_backups: int
+
+    def prepare(
+        self, kind: Kind, messages: list[Message], session_id: str | None, metadata: dict[str, Any]
+    ) -> "Backup":
+        """Return a backup of the messages as they are now, to be written when it suits."""
+        stamp = datetime.now(UTC).strftime("%Y%m%d_%H%M%S")
+        described = {**metadata, "timestamp": stamp, "message_count": len(messages), "session_id": session_id}
+        data = encode(self.form, messages, described if self.include_metadata else None)
+        extension = EXTENSIONS[self.form] + (".gz" if self.compress else "")
+        return Backup(self, kind, stamp, _fit_for_name(session_id), extension, data)
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """A transcript on its way to the disk."""
+
+    store: BackupStore
+    kind: Kind
+    stamp: str
+    session: str
+    extension: str
+    data: bytes
+
+    def write(self, directory: Path) -> tuple[Path, int]:
+        """Write the file as a whole, remove backups beyond the number to keep; returns its path and size.
+
+        Raises `OSError`.
+        """
+        data = gzip.compress(self.data) if self.store.compress else self.data
+        path = create_atomically(self._names(directory), data)
+        if self.store.max_backups:
+            self._prune(directory)
+        return path, len(data)
+
+    def _names(self, directory: Path) -> Iterator[Path]:
+        """Yield the names it may have: numbers go up even where pruning has made room below."""
+        stem = f"transcript_{self.kind}_{self.stamp}{self.session}"
+        siblings = self._siblings(directory) if self.store.max_backups and directory.is_dir() else []
+        highest = max((number for (stamp, number), _ in siblings if stamp == self.stamp), default=0)
+        for number in itertools.count(highest + 1):
+            yield directory / f"{stem}{f'_{number}' if number > 1 else ''}.{self.extension}"
+
+    def _prune(self, directory: Path) -> None:
+        try:
+            for _, older in self._siblings(directory)[: -self.store.max_backups]:
+                older.unlink(missing_ok=True)
+        except OSError:
+            logger.warning("older backups in %s could not be removed", directory, exc_info=True)
+
+    def _siblings(self, directory: Path) -> list[tuple[tuple[str, int], Path]]:
+        """Return the backups of the same session and kind, oldest first."""
+        named = re.compile(
+            rf"transcript_{self.kind}_(\d{{8}}_\d{{6}}){re.escape(self.session)}(?:_(\d+))?\.\w+(?:\.gz)?"
+        )
+        found = ((named.fullmatch(path.name), path) for path in directory.iterdir())
+        return sorted(((match[1], int(match[2] or 1)), path) for match, path in found if match)
+
+
+def _fit_for_name(session_id: str | None) -> str:
+    """Return the part of a file name that stands for the session; it never ends like a number of a collision."""
+    if not session_id:
+        return ""
+    name = _UNFIT.sub("-", session_id)[:_LONGEST_ID]
+    return "_" + re.sub(r"_(\d+)$", r"-\1", name)
+
 
 MODULE_ID = "hooks-backup"
 BACKUP_WRITTEN = "backup:written"

@@ -1,17 +1,18 @@
 """Event → record: what stands in a line of the log."""
 
+import json
 import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any
 
 from amplifier_core.boundary import Boundary
 from amplifier_core.events import PROVIDER_REQUEST, SESSION_RESUME, SESSION_START, TOOL_POST
 from amplifier_core.utils import json_safe, redact_secrets
-from amplifier_kit.log_views import STAMP
 from amplifier_kit.mounting import find_capability
+from amplifier_kit.types import STAMP
 
-from .message_chain import MessageChain
 from .settings import LogSettings
 
 logger = logging.getLogger(__name__)
@@ -127,3 +128,67 @@ def _same(one: Any, other: Any) -> bool:
     with Boundary(logger, "values of type %s cannot be compared: %s", type(one).__name__, level=logging.DEBUG):
         return one is other or bool(one == other)
     return False
+
+
+_MIN_REMEMBERED = 1024
+
+
+class MessageChain:
+    """Summarises the messages of successive requests, which mostly are those of the last one and a few more.
+
+    The hash is a chain over the digests of the single messages. A message is serialized once: its digest is remembered
+    for the object, and the chain goes on where that of the last request ended.
+    """
+
+    def __init__(self) -> None:
+        self._messages: list[Any] = []
+        self._link = b""
+        self._digests: dict[int, tuple[Any, bytes]] = {}  # the object is kept, so that its id stays its own
+
+    def summary(self, messages: list[Any]) -> dict[str, Any]:
+        """Return the number of messages and their hash."""
+        if not self._continues(messages):
+            self._messages, self._link = [], b""
+        for message in messages[len(self._messages) :]:
+            self._link = sha256(self._link + self._digest(message)).digest()
+            self._messages.append(message)
+        if len(self._digests) > max(_MIN_REMEMBERED, 2 * len(messages)):
+            self._digests = {id(message): (message, self._digest(message)) for message in messages}
+        return {"count": len(messages), "hash": self._link.hex()}
+
+    def _continues(self, messages: list[Any]) -> bool:
+        with Boundary(logger, "messages of two requests cannot be compared: %s", level=logging.DEBUG):
+            return messages[: len(self._messages)] == self._messages  # mostly the same objects, never looked into
+        return False
+
+    def _digest(self, message: Any) -> bytes:
+        known = self._digests.get(id(message))
+        if known is None:
+            text = encode_canonical(message).encode("utf-8", "surrogatepass")
+            known = self._digests[id(message)] = (message, sha256(text).digest())
+        return known[1]
+
+
+# Values as JSON text, whatever they are.
+
+
+_encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=json_safe)
+_canonical = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=json_safe, sort_keys=True)
+
+
+def encode(value: Any) -> str:
+    """Return `value` as one line of JSON."""
+    return _encode(_encoder, value)
+
+
+def encode_canonical(value: Any) -> str:
+    """Return `value` as JSON that does not depend on the order of keys."""
+    return _encode(_canonical, value)
+
+
+def _encode(encoder: json.JSONEncoder, value: Any) -> str:
+    """Encode `value`; most is JSON data already, and converting all of it first would cost more than the rest."""
+    try:
+        return encoder.encode(value)
+    except (TypeError, ValueError, RecursionError):  # odd keys, cycles, numbers JSON does not have, deep nesting
+        return encoder.encode(json_safe(value))

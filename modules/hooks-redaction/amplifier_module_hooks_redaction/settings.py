@@ -9,9 +9,9 @@ from typing import Any, Self
 
 from amplifier_core.events import TOOL_POST, TOOL_PRE
 from amplifier_kit.config import ModuleConfig, make_do
-from amplifier_kit.redaction.masking import DEFAULT_RULES, RULES, Rule
 from amplifier_kit.redaction.pattern_process import PatternProcess, is_plain
 from amplifier_kit.redaction.patterns import Find, SensitivePattern, Span
+from amplifier_kit.redaction.scrubbing import DEFAULT_RULES, RULES, Rule
 
 MODULE_ID = "hooks-redaction"
 

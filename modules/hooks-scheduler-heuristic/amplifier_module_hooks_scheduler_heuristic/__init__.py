@@ -7,8 +7,7 @@ from typing import Any
 from amplifier_core import ModuleCoordinator
 from amplifier_kit.mounting import Handlers
 
-from .scheduler import HeuristicScheduler
-from .strategies import FirstAvailableStrategy, RandomStrategy, RoundRobinStrategy, SelectionStrategy
+from .scheduler import FirstAvailableStrategy, HeuristicScheduler, RandomStrategy, RoundRobinStrategy, SelectionStrategy
 
 __all__ = [
     "FirstAvailableStrategy",

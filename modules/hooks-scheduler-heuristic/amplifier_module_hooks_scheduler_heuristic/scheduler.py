@@ -1,14 +1,13 @@
 """The scheduler that chooses by a strategy and knows nothing about the tools."""
 
-from collections.abc import Mapping
-from typing import Any
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 from amplifier_core import HookResult
 from amplifier_kit.config import ModuleConfig, make_do
 from amplifier_kit.loops.scheduling import Choice, Scheduler, options, use_instead
 from amplifier_kit.types import EventData
-
-from .strategies import STRATEGIES
 
 _FALLBACK = "first"
 _SCORE = 0.5
@@ -70,3 +69,64 @@ def _strategy_name(config: ModuleConfig) -> str:
     known = ", ".join(STRATEGIES)
     make_do(f"{config.module_id}: strategy {name!r} is not known ({known})", f"; {_FALLBACK!r} is used")
     return _FALLBACK
+
+
+# Ways to pick one of several names.
+
+
+class SelectionStrategy(Protocol):
+    """Picks a tool or an agent; from an empty list it picks the empty string."""
+
+    def select_tool(self, available_tools: Sequence[str], context: Any = None) -> str: ...
+
+    def select_agent(self, available_agents: Sequence[str], task: str = "", context: Any = None) -> str: ...
+
+
+class FirstAvailableStrategy:
+    """Always the first."""
+
+    def select_tool(self, available_tools: Sequence[str], context: Any = None) -> str:
+        return available_tools[0] if available_tools else ""
+
+    def select_agent(self, available_agents: Sequence[str], task: str = "", context: Any = None) -> str:
+        return available_agents[0] if available_agents else ""
+
+
+class RoundRobinStrategy:
+    """One after the other, tools and agents counted separately."""
+
+    def __init__(self) -> None:
+        self._picked = {"tool": 0, "agent": 0}
+
+    def select_tool(self, available_tools: Sequence[str], context: Any = None) -> str:
+        return self._next("tool", available_tools)
+
+    def select_agent(self, available_agents: Sequence[str], task: str = "", context: Any = None) -> str:
+        return self._next("agent", available_agents)
+
+    def _next(self, kind: str, available: Sequence[str]) -> str:
+        if not available:
+            return ""
+        index = self._picked[kind] % len(available)
+        self._picked[kind] += 1
+        return available[index]
+
+
+class RandomStrategy:
+    """Any of them, the same ones again for the same seed."""
+
+    def __init__(self, seed: int | None = None) -> None:
+        self._random = random.Random(seed)
+
+    def select_tool(self, available_tools: Sequence[str], context: Any = None) -> str:
+        return self._random.choice(available_tools) if available_tools else ""
+
+    def select_agent(self, available_agents: Sequence[str], task: str = "", context: Any = None) -> str:
+        return self._random.choice(available_agents) if available_agents else ""
+
+
+STRATEGIES: dict[str, Callable[[int | None], SelectionStrategy]] = {
+    "first": lambda seed: FirstAvailableStrategy(),
+    "round-robin": lambda seed: RoundRobinStrategy(),
+    "random": RandomStrategy,
+}

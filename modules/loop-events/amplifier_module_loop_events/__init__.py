@@ -6,16 +6,14 @@ from typing import Any
 
 from amplifier_core import ModuleCoordinator, events
 from amplifier_kit.config import ModuleConfig
-from amplifier_kit.loops.announcements import provider_error
+from amplifier_kit.loops.announcements import by_preference, provider_error
 from amplifier_kit.loops.hook_points import Ephemeral
 from amplifier_kit.loops.orchestrator import LoopOrchestrator, mount_loop
-from amplifier_kit.loops.provider_choice import by_preference
-from amplifier_kit.loops.reply import Reply
 from amplifier_kit.loops.requests import RequestBuilder
 from amplifier_kit.loops.scheduling import DECISION_TOOL, TOOL_SELECTED, TOOL_SELECTING
-from amplifier_kit.loops.settings import LoopSettings
-from amplifier_kit.loops.steering import STEERING_INJECTED
+from amplifier_kit.loops.settings import STEERING_INJECTED, LoopSettings
 from amplifier_kit.loops.tool_calls import Outcome
+from amplifier_kit.loops.transcript import Reply
 from amplifier_kit.loops.turn import Turn
 
 from .selection import ERROR_TOOL, SelectingToolCalls

@@ -3,17 +3,15 @@
 import logging
 import time
 import uuid
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from amplifier_core.utils.tool_schema import tool_schema
 from amplifier_kit.loops.hook_points import Decision
 from amplifier_kit.loops.scheduling import DECISION_TOOL, TOOL_SELECTED, TOOL_SELECTING
 from amplifier_kit.loops.tool_calls import Outcome, ToolCalls, failure
-from amplifier_kit.messages.results import result_text
+from amplifier_kit.messages.conversation import result_text
 from amplifier_kit.mounting import session_id_of
-
-from .models import ToolResolutionRequest
 
 logger = logging.getLogger(__name__)
 
@@ -123,3 +121,87 @@ class SelectingToolCalls(ToolCalls):
 def _score(answer: dict[str, Any]) -> float:
     score = answer.get("score")
     return float(score) if isinstance(score, int | float) else 0.0
+
+
+# What the loop asks schedulers, and what they answer; through hooks both travel as plain dicts with these keys.
+
+
+@dataclass
+class DecisionRequest:
+    """A decision that handlers may take."""
+
+    event_id: str
+    timestamp: float
+    session_id: str
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class ToolResolutionRequest(DecisionRequest):
+    """Which tool is to run?"""
+
+    available_tools: list[str] = field(default_factory=list)
+    context: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class ToolResolutionResponse:
+    """This one; among several answers the highest score wins."""
+
+    selected_tool: str
+    score: float
+    rationale: str
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class AgentResolutionRequest(DecisionRequest):
+    """Which agent is to take a task?"""
+
+    available_agents: list[str] = field(default_factory=list)
+    task: str = ""
+    context: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class AgentResolutionResponse:
+    """This one."""
+
+    selected_agent: str
+    score: float
+    rationale: str
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class ContextResolutionRequest(DecisionRequest):
+    """Is the context to be compacted?"""
+
+    context_size: int = 0
+    max_size: int = 0
+    messages: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass
+class ContextResolutionResponse:
+    """Whether, and how."""
+
+    should_compact: bool
+    compaction_strategy: str | None
+    rationale: str
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class ErrorEvent:
+    """Something went wrong, and what was done about it."""
+
+    error_type: str
+    error_code: str | None
+    error_message: str
+    stack_trace: str | None
+    recovery_attempted: bool
+    recovery_successful: bool
+    fallback_used: str | None
+    severity: str
+    metadata: dict[str, Any] = field(default_factory=dict)

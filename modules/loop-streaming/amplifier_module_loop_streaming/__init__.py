@@ -8,8 +8,7 @@ from amplifier_core import ModuleCoordinator
 from amplifier_core.events import EXECUTION_END, EXECUTION_START
 from amplifier_kit.config import ModuleConfig
 from amplifier_kit.loops.orchestrator import LoopOrchestrator, mount_loop
-from amplifier_kit.loops.settings import LoopSettings
-from amplifier_kit.loops.steering import STEERING_INJECTED
+from amplifier_kit.loops.settings import STEERING_INJECTED, LoopSettings
 
 from .steering import SteeringQueue, SteeringQueueFull
 from .turn import (

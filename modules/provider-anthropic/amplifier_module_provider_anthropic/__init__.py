@@ -6,9 +6,9 @@ from typing import Any
 from amplifier_core import ModuleCoordinator
 from amplifier_kit.providers.vendor import VENDOR_EVENTS, mount_vendor
 
-from .attempts import CLOUDFLARE_CHALLENGE, THINKING_BINDING_RETRY
 from .provider import AnthropicProvider
 from .response import AnthropicChatResponse
+from .transport import CLOUDFLARE_CHALLENGE, THINKING_BINDING_RETRY
 
 __all__ = ["AnthropicChatResponse", "AnthropicProvider", "mount"]
 

@@ -7,7 +7,7 @@ from typing import Any
 from amplifier_core import ModuleCoordinator
 from amplifier_kit.mounting import contribute_events
 from amplifier_kit.providers.cost import CostTally
-from amplifier_kit.providers.events import STREAM_EVENTS
+from amplifier_kit.providers.stream import STREAM_EVENTS
 
 from .provider import MockProvider
 from .settings import MODULE_ID

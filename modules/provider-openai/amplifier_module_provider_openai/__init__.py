@@ -7,7 +7,7 @@ from amplifier_core import ModuleCoordinator
 from amplifier_kit.providers.vendor import VENDOR_EVENTS, mount_vendor
 
 from .provider import API_SELECTED, OpenAIChatResponse, OpenAIProvider
-from .responses.api import CHAIN_INVALIDATED, CONTINUATION
+from .responses_api import CHAIN_INVALIDATED, CONTINUATION
 
 __all__ = ["OpenAIChatResponse", "OpenAIProvider", "mount"]
 

@@ -14,8 +14,7 @@ from amplifier_kit.tools.input import os_failure
 from amplifier_kit.tools.runs import run_to_end
 
 from .comparison import Comparison
-from .launch import END_GRACE_S, Announcement, Launch
-from .pending_starts import Starts
+from .launch import END_GRACE_S, Announcement, Launch, Starts
 
 _PROGRESS = "Both outputs go to the log file. Look into it for progress"
 

@@ -1,25 +1,84 @@
 """How a command is started: the shell, its directory, its environment, its sandbox, and what is reported about it."""
 
+import asyncio
 import re
 import shutil
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
+from urllib.parse import urlsplit
 
-from amplifier_kit.consent import Consent
+from amplifier_kit.approval import Consent
+from amplifier_kit.concerns import Concern, is_tainted, refusal_of
+from amplifier_kit.policy import NetworkAccess, PolicyError, canonical_host
 from amplifier_kit.sandbox.availability import find_sandbox
-from amplifier_kit.sandbox.confinement import Confinement
 from amplifier_kit.sandbox.enclosure import Sandbox
+from amplifier_kit.sandbox.limits import Confinement
 from amplifier_kit.sandbox.permissions import Permissions
 from amplifier_kit.sandbox.program import Program
+from amplifier_kit.sandbox.proxy import HostProxy
 from amplifier_kit.tools.input import ToolFailure, os_failure
 from amplifier_kit.tools.runs import announce
 
-from .reach import CommandReach
 from .settings import Settings
+
+_SHOWN_CHARACTERS = 200
+
+# The hosts that a command may reach.
+
+
+_URL = re.compile(r"\b(?:https?|git|ftp|wss?)://[^\s'\"<>|;&()`\\\\]+", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class CommandReach:
+    """What one command may reach: hosts that the policy or the command itself names, and those a person agrees to."""
+
+    command: str
+    named: frozenset[str]
+    network: NetworkAccess
+    coordinator: Any
+
+    @classmethod
+    def of(cls, command: str, network: NetworkAccess, coordinator: Any) -> Self:
+        """Return the reach of a command that a person agreed to, and so to the hosts in it.
+
+        In a tainted session only the policy names hosts.
+        """
+        named = frozenset() if is_tainted(coordinator) else frozenset(hosts_in(command))
+        return cls(command, named, network, coordinator)
+
+    def proxy(self) -> HostProxy:
+        """Return a proxy for the command; what it opens is closed by `abandon`, or when the command has ended."""
+        return HostProxy(self._refusal, self.network.refuses_address)
+
+    async def _refusal(self, host: str, port: int, url: str) -> str | None:
+        authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        try:
+            self.network.check(f"https://{authority}/")
+        except PolicyError as exc:
+            return str(exc)
+        if host in self.named or self.network.is_named(host):
+            return None
+        shown = self.command if len(self.command) <= _SHOWN_CHARACTERS else f"{self.command[:_SHOWN_CHARACTERS]}…"
+        words = f"the command {shown!r} reaches {authority} ({url})"
+        return await refusal_of(self.coordinator, Concern("host", authority, words), "bash")
+
+
+def hosts_in(command: str) -> set[str]:
+    """Return the hosts of the URLs in a command."""
+    hosts = set()
+    for url in _URL.findall(command):
+        try:
+            hosts.add(canonical_host(urlsplit(url).hostname or ""))
+        except ValueError:
+            continue
+    return hosts
+
 
 STARTED = "tool-bash:started"
 FINISHED = "tool-bash:finished"
@@ -27,7 +86,6 @@ END_GRACE_S = 0.5
 
 _USUAL_BASH = Path("/bin/bash")
 _QUIET = {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "TERM": "dumb"}
-_SHOWN_CHARACTERS = 200
 _MOST_NAMES = 12
 _OWN_PREFIX = "AMPLIFIER"  # variables of ours mean nothing to commands
 # What git is told if no one was asked: to run nothing that a repository names.
@@ -218,3 +276,28 @@ class Announcement:
     def _common(self) -> dict[str, Any]:
         command = self.launch.command[:_SHOWN_CHARACTERS]
         return {"command": command, "pid": self.pid, "background": self.is_background}
+
+
+class Starts:
+    """The starts of one session that are not over yet."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._none = asyncio.Event()
+        self._none.set()
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Start a program in this block, and note it where it is ended from."""
+        self._count += 1
+        self._none.clear()
+        try:
+            yield
+        finally:
+            self._count -= 1
+            if not self._count:
+                self._none.set()
+
+    async def wait(self) -> None:
+        """Wait until every start is over."""
+        await self._none.wait()

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from amplifier_kit.lenient_config import LenientConfig
-from amplifier_kit.sandbox.limits import Limits
-from amplifier_kit.sandbox.settings import read_limits, read_mode
+from amplifier_kit.config import LenientConfig
+from amplifier_kit.sandbox.limits import Limits, read_limits, read_mode
 
 from .safety import SafetyConfig, SafetyProfile, SafetyValidator
 

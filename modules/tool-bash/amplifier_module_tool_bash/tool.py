@@ -1,26 +1,164 @@
 """The tool `bash`."""
 
 import asyncio
+import codecs
+import contextlib
 import copy
 import logging
+import os
+import selectors
+import subprocess
+import threading
+from asyncio import AbstractEventLoop, Event
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any, cast
 
 from amplifier_core import ToolResult
-from amplifier_kit.consent import Consent, consent_to
-from amplifier_kit.tools.answering_tool import AnsweringTool
+from amplifier_kit.approval import Consent, consent_to
+from amplifier_kit.sandbox.program import Program
 from amplifier_kit.tools.input import ToolFailure, read_input
 from amplifier_kit.tools.paths import WorkingDir
-from amplifier_kit.tools.runs import run_to_end
+from amplifier_kit.tools.runs import AnsweringTool, run_to_end
 
 from .background import BackgroundCommands
 from .comparison import Comparison
-from .foreground import ForegroundCommands, whole
-from .launch import Launch, LaunchPad, Shell, find_shell
-from .pending_starts import Starts
+from .launch import END_GRACE_S, Announcement, Launch, LaunchPad, Shell, Starts, find_shell
 from .safety import SafetyResult
 from .settings import Settings
+
+# What a command prints: read to its end, kept within bounds, made readable.
+
+
+_CHUNK_BYTES = 65_536
+_KEPT_SHARE = 0.4
+_LEAST_LINES_SHARE = 0.2
+_BINARY_FROM_BYTES = 512
+_BINARY_CONTROL_SHARE = 0.05
+_CONTROL_BYTES = bytes({*range(32), 0x7F} - {*b"\t\n\r"})
+_LONGEST_CHARACTER = 4
+
+
+class Capture:
+    """One stream: its beginning and its end, and exact numbers about all of it."""
+
+    def __init__(self, name: str, limit: int) -> None:
+        self.name = name
+        self.total = 0
+        self._limit = limit
+        self._kept = int(limit * _KEPT_SHARE)
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._line_ends = 0
+        self._control_bytes = 0
+        self._decoder: codecs.IncrementalDecoder | None = codecs.getincrementaldecoder("utf-8")("strict")
+
+    def add(self, data: bytes) -> None:
+        self.total += len(data)
+        self._line_ends += data.count(b"\n")
+        self._control_bytes += len(data) - len(data.translate(None, _CONTROL_BYTES))
+        self._check_encoding(data)
+        room = self._limit - len(self._head)
+        self._head += data[:room]
+        self._tail += data[room:]
+        if len(self._tail) > 2 * max(self._kept, _CHUNK_BYTES):
+            del self._tail[: -self._kept or None]
+
+    @property
+    def is_truncated(self) -> bool:
+        return self.total > self._limit
+
+    @property
+    def text(self) -> str:
+        """The stream as text; its middle is left out when it is too long, all of it if it is not text at all."""
+        if self._is_binary:
+            share = self._control_bytes / self.total
+            return (
+                f"[binary output withheld: {self.name}, {self.total} bytes, {share:.0%} control bytes;"
+                " redirect it to a file to keep it]"
+            )
+        return self._shortened() if self.is_truncated else self._head.decode("utf-8", "replace")
+
+    @property
+    def _is_binary(self) -> bool:
+        if self.total < _BINARY_FROM_BYTES or self._control_bytes <= self.total * _BINARY_CONTROL_SHARE:
+            return False
+        return self._decoder is None or bool(self._decoder.getstate()[0])
+
+    def _check_encoding(self, data: bytes) -> None:
+        if self._decoder is not None:
+            try:
+                self._decoder.decode(data)
+            except UnicodeDecodeError:
+                self._decoder = None
+
+    def _shortened(self) -> str:
+        head, tail = bytes(self._head[: self._kept]), self._last(self._kept)
+        lines = head[: head.rfind(b"\n") + 1], tail[tail.find(b"\n") + 1 :] if b"\n" in tail else b""
+        if len(lines[0]) + len(lines[1]) < self._limit * _LEAST_LINES_SHARE:
+            marker = f"[...OUTPUT TRUNCATED (byte-level)...] {self._numbers}"
+            return f"{_without_torn_end(head)}\n{marker}\n{_without_torn_start(tail)}"
+        shown = [part.count(b"\n") + bool(part and not part.endswith(b"\n")) for part in lines]
+        total = self._line_ends + (not self._last(1).endswith(b"\n"))
+        counts = f"first {shown[0]} and last {shown[1]} of {total} lines shown, {total - sum(shown)} left out"
+        before, after = (part.decode("utf-8", "replace") for part in lines)
+        return f"{before}\n[...OUTPUT TRUNCATED...] {counts}; {self._numbers}\n\n{after}"
+
+    @property
+    def _numbers(self) -> str:
+        return f"{self.total} bytes in total, limit {self._limit} bytes"
+
+    def _last(self, count: int) -> bytes:
+        kept = self._tail if len(self._tail) >= count else self._head + self._tail
+        return bytes(kept[len(kept) - count :])
+
+
+class PipeReader:
+    """Reads both pipes of a child in a thread of its own, for as long as anyone holds them open.
+
+    After `release` what still comes is read and forgotten, so that the writer is not disturbed.
+    """
+
+    def __init__(self, pipes: dict[IO[bytes], Capture], loop: AbstractEventLoop) -> None:
+        self.is_drained = Event()
+        self._pipes = pipes
+        self._lock = threading.Lock()
+        self._is_released = False
+        threading.Thread(target=self._read, args=(loop,), name="bash-output", daemon=True).start()
+
+    def release(self) -> None:
+        """Leave the captures as they are."""
+        with self._lock:
+            self._is_released = True
+
+    def _read(self, loop: AbstractEventLoop) -> None:
+        with selectors.DefaultSelector() as selector:
+            for pipe, capture in self._pipes.items():
+                selector.register(pipe, selectors.EVENT_READ, capture)
+            while selector.get_map():
+                for key, _ in selector.select():
+                    data = os.read(key.fd, _CHUNK_BYTES)
+                    with self._lock:
+                        if not self._is_released:
+                            key.data.add(data)
+                    if not data:
+                        selector.unregister(key.fileobj)
+        for pipe in self._pipes:
+            pipe.close()
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no one waits any more
+            loop.call_soon_threadsafe(self.is_drained.set)
+
+
+def _without_torn_end(data: bytes) -> str:
+    return codecs.getincrementaldecoder("utf-8")("replace").decode(data)
+
+
+def _without_torn_start(data: bytes) -> str:
+    start = 0
+    while start < min(len(data), _LONGEST_CHARACTER - 1) and data[start] & 0xC0 == 0x80:
+        start += 1
+    return data[start:].decode("utf-8", "replace")
+
 
 logger = logging.getLogger(__name__)
 
@@ -206,3 +344,100 @@ class BashTool(AnsweringTool):
             self._has_told = True
             output["note"] = "; ".join(filter(None, [output.get("note", ""), _UNCONFINED]))
         return result.model_copy(update={"output": output})
+
+
+# Commands that are waited for.
+
+
+_DRAIN_S = 0.5
+_STILL_OPEN = "processes started by the command are still running; what they print from now on is not shown"
+
+
+class ForegroundCommands:
+    """The commands of one session that are being waited for."""
+
+    def __init__(self, max_output_bytes: int, coordinator: Any, starts: Starts) -> None:
+        self._max_output_bytes, self._starts = max_output_bytes, starts
+        self._coordinator = coordinator
+        self._programs: set[Program] = set()
+
+    async def run(self, launch: Launch, timeout_s: float) -> ToolResult:
+        """Run a command to its end and return what it printed; when time is up, or on cancellation, its tree is ended.
+
+        Raises `ToolFailure` when it cannot be started.
+        """
+        loop = asyncio.get_running_loop()
+        with self._starts.one():
+            program = await launch.start(subprocess.PIPE, subprocess.PIPE)
+            self._programs.add(program)
+        deadline = loop.time() + timeout_s
+        announcement = Announcement(self._coordinator, launch, program.pid, whole(timeout_s))
+        out, err = Capture("stdout", self._max_output_bytes), Capture("stderr", self._max_output_bytes)
+        pipes = cast("tuple[IO[bytes], IO[bytes]]", (program.stdout, program.stderr))  # both were asked for
+        reader = PipeReader(dict(zip(pipes, (out, err), strict=True)), loop)
+        flags = {"timed_out": False, "cancelled": False}
+        try:
+            await announcement.started()
+            flags["timed_out"] = not await _wait(program, deadline)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_DRAIN_S):
+                    await reader.is_drained.wait()
+        except BaseException as exc:
+            flags["cancelled"] = isinstance(exc, asyncio.CancelledError)
+            await program.stop(END_GRACE_S)
+            raise
+        finally:
+            self._programs.discard(program)
+            reader.release()
+            sizes = {"stdout_bytes": out.total, "stderr_bytes": err.total}
+            is_truncated = out.is_truncated or err.is_truncated
+            await run_to_end(announcement.finished(program.returncode, **sizes, truncated=is_truncated, **flags))
+        if program.was_refused:
+            raise ToolFailure(f"bash: the sandbox could not run the command: {err.text.strip()}", "sandbox_failed")
+        if flags["timed_out"]:
+            return _timed_out(whole(timeout_s), out.text, err.text)
+        is_left_open = not reader.is_drained.is_set() and not program.has_namespace
+        notes = [launch.shell.note, _STILL_OPEN if is_left_open else ""]
+        if program.returncode != 0:
+            notes.append(launch.note_on_environment(f"{out.text}\n{err.text}"))
+        return _finished(program.returncode, out, err, "; ".join(filter(None, notes)))
+
+    async def close(self) -> None:
+        """End what still runs; those who wait for it get an answer."""
+        await asyncio.gather(*(program.stop(END_GRACE_S) for program in self._programs))
+
+
+def whole(seconds: float) -> float:
+    """Return a number of seconds, as an integer where it is one, so that it reads as it was given."""
+    return int(seconds) if seconds.is_integer() else seconds
+
+
+async def _wait(program: Program, deadline: float) -> bool:
+    """Wait for the command's end; False when its time was up and it had to be ended."""
+    try:
+        async with asyncio.timeout_at(deadline):
+            await program.wait()
+    except TimeoutError:
+        await program.stop(END_GRACE_S)
+        return False
+    return True
+
+
+def _finished(returncode: int | None, out: Capture, err: Capture, note: str) -> ToolResult:
+    output: dict[str, Any] = {"stdout": out.text, "stderr": err.text, "returncode": returncode}
+    if out.is_truncated or err.is_truncated:
+        output |= {"truncated": True, "stdout_total_bytes": out.total, "stderr_total_bytes": err.total}
+    if note:
+        output["note"] = note
+    if returncode == 0:
+        return ToolResult(output=output)
+    message = f"Command exited with code {returncode}"
+    error = {"message": message, "code": "exit_status", "returncode": returncode}
+    return ToolResult(success=False, output=output, error=error)
+
+
+def _timed_out(timeout_s: float, stdout: str, stderr: str) -> ToolResult:
+    message = f"Command timed out after {timeout_s} seconds"
+    output = "\n".join(part for part in (message, stdout, stderr) if part)
+    error = {"message": message, "code": "timeout", "timeout": timeout_s, "stdout": stdout, "stderr": stderr}
+    return ToolResult(success=False, output=output, error=error)

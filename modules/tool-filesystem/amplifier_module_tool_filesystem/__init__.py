@@ -10,8 +10,7 @@ from amplifier_kit.mounting import contribute_events
 
 from .edit_tool import EditTool
 from .read_tool import ReadTool
-from .settings import MODULE_ID
-from .workspace import EVENTS, Workspace
+from .workspace import EVENTS, MODULE_ID, Workspace
 from .write_tool import WriteTool
 
 __all__ = ["EditTool", "ReadTool", "WriteTool", "mount"]

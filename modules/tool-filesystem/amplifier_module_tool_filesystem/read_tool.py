@@ -2,19 +2,19 @@
 
 import os
 import stat
+from codecs import BOM_UTF8, IncrementalDecoder, getincrementaldecoder
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
-from typing import Any, ClassVar
+from typing import Any, BinaryIO, ClassVar
 
 from amplifier_core.events import ARTIFACT_READ
 from amplifier_kit.tools.effects import READ
 from amplifier_kit.tools.input import ToolFailure
 from amplifier_kit.tools.paths import shown as as_text
 
-from .entry import Entry
-from .file_tool import FileTool
-from .line_window import read_window
-from .text_format import BINARY_PROBE_BYTES, is_binary
+from .file_tool import BINARY_PROBE_BYTES, FileTool, is_binary
+from .workspace import Entry, Stopped
 
 DEFAULT_LIMIT = 2000
 
@@ -92,3 +92,122 @@ class ReadTool(FileTool):
             file.seek(0)
             window = read_window(file, offset, limit, budget=self.workspace.settings.max_read_bytes, stop=stop)
         return {**output, **window.to_output()}, window.bytes_read
+
+
+# A window of numbered lines out of a file of any size.
+
+
+MAX_LINE_CHARS = 2000
+CUT_MARK = "... [truncated]"
+
+_CHUNK_BYTES = 1 << 20
+_MAX_CHAR_BYTES = 4
+_PIECE_BYTES = (MAX_LINE_CHARS + 2) * _MAX_CHAR_BYTES  # of a line: whatever is shown of it, and its line end
+_PIECES_PER_CHECK = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The lines from `offset` on; `total_lines` is None if the end was not reached."""
+
+    offset: int
+    lines: list[bytes]
+    total_lines: int | None
+    bytes_read: int
+    is_utf8: bool
+
+    def to_output(self) -> dict[str, Any]:
+        texts = [self._text(line) for line in self.lines]
+        output: dict[str, Any] = {
+            "content": "\n".join(f"{number:6d}\t{text}" for number, text in enumerate(texts, self.offset)),
+            "total_lines": self.total_lines,
+            "lines_read": len(self.lines),
+            "offset": self.offset,
+        }
+        if not self.is_utf8:
+            output["encoding"] = "latin-1"
+        if self.total_lines is None:
+            output["truncated"] = True
+        if self.total_lines == 0:
+            output["warning"] = "The file is empty."
+        elif not self.lines:
+            output["warning"] = f"The file has {self.total_lines} lines; offset {self.offset} is past its end."
+        after = self.offset + len(self.lines)
+        if self.lines and (self.total_lines is None or after <= self.total_lines):
+            output["next_offset"] = after
+        return output
+
+    def _text(self, line: bytes) -> str:
+        text = line.decode("utf-8" if self.is_utf8 else "latin-1", "ignore")  # a cut may go through a character
+        text = text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text
+        return text if len(text) <= MAX_LINE_CHARS else text[:MAX_LINE_CHARS] + CUT_MARK
+
+
+def read_window(file: BinaryIO, offset: int, limit: int, *, budget: int, stop: Event) -> Window:
+    """Read the lines of a text file from `offset`, counted from 1, on.
+
+    No more than `budget` bytes of lines are kept, and beyond the window no more than `budget` bytes of the file are
+    read to count its lines; a single line is followed no further than that either.
+    """
+    scan = _Scan(file, stop)
+    lines = scan.take(offset, limit, budget)
+    has_ended = scan.count_rest(budget)
+    return Window(offset, lines, scan.line_count if has_ended else None, scan.bytes_read, scan.is_utf8(has_ended))
+
+
+class _Scan:
+    """One pass over a file: the lines of the window first, then a count of the rest."""
+
+    def __init__(self, file: BinaryIO, stop: Event) -> None:
+        self.line_count = 0
+        self.bytes_read = len(BOM_UTF8) if file.read(len(BOM_UTF8)) == BOM_UTF8 else 0
+        file.seek(self.bytes_read)
+        self._file = file
+        self._stop = stop
+        self._is_in_line = False  # whether the last line has begun and not ended
+        self._decoder: IncrementalDecoder | None = getincrementaldecoder("utf-8")()
+
+    def take(self, offset: int, limit: int, budget: int) -> list[bytes]:
+        """Read up to the end of the window and return the beginnings of its lines."""
+        lines: list[bytes] = []
+        last = offset + limit - 1
+        longest = budget
+        length = pieces = 0
+        while (self._is_in_line or (self.line_count < last and budget > 0)) and length <= longest:
+            piece = self._file.readline(_PIECE_BYTES)
+            if not piece:
+                break
+            pieces += 1
+            if pieces % _PIECES_PER_CHECK == 0 and self._stop.is_set():
+                raise Stopped
+            length += len(piece)
+            if not self._is_in_line:
+                length = len(piece)
+                self.line_count += 1
+                if self.line_count >= offset:
+                    lines.append(piece)
+                    budget -= len(piece)
+            self._pass(piece)
+        return lines
+
+    def count_rest(self, budget: int) -> bool:
+        """Count the lines that follow; False when the budget ends before the file does."""
+        while self.bytes_read < budget and (chunk := self._file.read(_CHUNK_BYTES)):
+            if self._stop.is_set():
+                raise Stopped
+            self.line_count += chunk.count(b"\n") + (not chunk.endswith(b"\n")) - self._is_in_line
+            self._pass(chunk)
+        return not self._file.read(1)
+
+    def is_utf8(self, has_ended: bool) -> bool:
+        """Say whether all that was read is UTF-8."""
+        return self._decoder is not None and not (has_ended and self._decoder.getstate()[0])
+
+    def _pass(self, data: bytes) -> None:
+        self.bytes_read += len(data)
+        self._is_in_line = not data.endswith(b"\n")
+        if self._decoder is not None:
+            try:
+                self._decoder.decode(data)
+            except UnicodeDecodeError:
+                self._decoder = None

@@ -1,24 +1,158 @@
 """The files of one session: where paths lead, what may be touched, and what has been seen."""
 
+import errno
 import os
+import stat
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from threading import Event
+from typing import Any, BinaryIO, Literal, TypeVar
 from weakref import WeakValueDictionary
 
 from amplifier_core.events import ARTIFACT_READ, ARTIFACT_WRITE
 from amplifier_kit.concerns import Concern, place_concerns
+from amplifier_kit.config import LenientConfig
+from amplifier_kit.files import Replacement
 from amplifier_kit.mounting import find_capability
 from amplifier_kit.policy import PolicyError, session_policy
-from amplifier_kit.tools.descriptors import LinkInTheWayError, opened_directory, real_path
 from amplifier_kit.tools.input import ToolFailure
-from amplifier_kit.tools.paths import PathRules, WorkingDir, resolve, resolve_roots
+from amplifier_kit.tools.paths import (
+    EVERYTHING,
+    NOTHING,
+    LinkInTheWayError,
+    PathRules,
+    WorkingDir,
+    open_in,
+    opened_directory,
+    read_path_list,
+    real_path,
+    resolve,
+    resolve_roots,
+    stat_in,
+)
 
-from .entry import Entry
-from .path_validation import DENIED, OUTSIDE_READ, OUTSIDE_WRITE
-from .settings import Settings
+# One entry of a directory, reached through no symbolic link, and what is done with it by descriptor.
+
+
+_PRIVATE = 0o600
+
+
+class Stopped(Exception):
+    """The caller was cancelled before anything had changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A name in an open directory; `shown` is what the model is told, `real` where it lies."""
+
+    directory: int
+    name: str
+    shown: Path
+    real: Path
+
+    def stat(self) -> os.stat_result | None:
+        """Return what is there, None when nothing is."""
+        return stat_in(self.directory, self.name)
+
+    @contextmanager
+    def opened(self) -> Iterator[BinaryIO]:
+        """Open a regular file for reading."""
+        descriptor = open_in(self.directory, self.name, os.O_RDONLY)
+        with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor has no path
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise ToolFailure(f"Not a regular file: {self.shown}", "not_regular_file")
+            yield file
+
+    def names(self) -> list[tuple[str, bool]]:
+        """Return the entries of a directory, each with whether it is a directory itself."""
+        descriptor = open_in(self.directory, self.name, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            with os.scandir(descriptor) as entries:
+                return [(entry.name, _is_directory(entry)) for entry in entries]
+        finally:
+            os.close(descriptor)
+
+    def replace(self, data: bytes, old: os.stat_result | None, stop: Event) -> os.stat_result:
+        """Make `data` the contents, as a whole or not at all, and return what is there now.
+
+        A file with other names, or in a directory that takes no new file, is written in place; what was in it is put
+        back when that fails. Raises `Stopped` when the caller has gone before the contents changed.
+        """
+        if old is not None and old.st_nlink > 1:
+            return self._write_in_place(data, stop)
+        try:
+            if old is not None:
+                self._require_writable()
+            return self._replace_whole(data, old, stop)
+        except PermissionError:
+            if old is None:
+                raise
+            return self._write_in_place(data, stop)
+
+    def _require_writable(self) -> None:
+        """Raise `PermissionError` for a file that may not be written, which replacing it would not notice."""
+        try:
+            os.close(open_in(self.directory, self.name, os.O_WRONLY))
+        except OSError as exc:
+            if exc.errno != errno.ETXTBSY:  # a program that is running can be replaced
+                raise
+
+    def _replace_whole(self, data: bytes, old: os.stat_result | None, stop: Event) -> os.stat_result:
+        mode = 0o666 if old is None else _PRIVATE  # the system takes the umask off a new file's mode
+        with Replacement(self.directory, mode=mode) as new:
+            new.file.write(data)
+            new.file.flush()
+            if old is not None:
+                _copy_owner_and_mode(new.file.fileno(), old)
+            written = new.sync()
+            _go_on_unless(stop)
+            new.take_place(self.name)
+        return written
+
+    def _write_in_place(self, data: bytes, stop: Event) -> os.stat_result:
+        descriptor = open_in(self.directory, self.name, os.O_RDWR)
+        with open(descriptor, "r+b") as file:  # noqa: PTH123 - a descriptor has no path
+            before = file.read()
+            _go_on_unless(stop)
+            try:
+                _overwrite(file, data)
+            except BaseException:
+                with suppress(OSError):
+                    _overwrite(file, before)
+                raise
+            return os.fstat(descriptor)
+
+
+def _go_on_unless(stop: Event) -> None:
+    if stop.is_set():
+        raise Stopped
+
+
+def _is_directory(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads nowhere
+        return False
+
+
+def _copy_owner_and_mode(descriptor: int, old: os.stat_result) -> None:
+    """Give a new file what the old one had; an owner that cannot be kept raises `PermissionError`."""
+    new = os.fstat(descriptor)
+    if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
+        os.fchown(descriptor, old.st_uid, old.st_gid)
+    os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
+
+
+def _overwrite(file: BinaryIO, data: bytes) -> None:
+    file.seek(0)
+    file.write(data)
+    file.truncate()
+    file.flush()
+    os.fsync(file.fileno())
+
 
 EVENTS = (ARTIFACT_READ, ARTIFACT_WRITE)
 
@@ -173,3 +307,89 @@ def _alone(real: Path) -> Iterator[None]:
             turnstile = _turnstiles[real] = _Turnstile()
     with turnstile.lock:
         yield
+
+
+DENIED = "Access denied: {path} is within denied directories"
+OUTSIDE_WRITE = "Access denied: {path} is not within allowed write paths"
+OUTSIDE_READ = "Access denied: {path} is not within allowed read paths"
+
+
+def is_path_allowed(
+    path: str | Path,
+    allowed_paths: Sequence[str | Path] | None,
+    denied_paths: Sequence[str | Path] | None,
+    allowed_files: Sequence[str | Path] | None = None,
+) -> tuple[bool, str | None]:
+    """Say whether a path may be written, and if not, why.
+
+    Relative paths start from the process's working directory; `allowed_paths` None allows everything that is not
+    denied.
+    """
+    base = Path.cwd()
+    rules = PathRules(
+        allowed=None if allowed_paths is None else resolve_roots(allowed_paths, base),
+        denied=resolve_roots(denied_paths or (), base),
+        files=resolve_roots(allowed_files or (), base),
+    )
+    verdict = rules.verdict(resolve_roots([path], base)[0])
+    if verdict == "allowed":
+        return True, None
+    return False, (DENIED if verdict == "denied" else OUTSIDE_WRITE).format(path=path)
+
+
+MODULE_ID = "tool-filesystem"
+MEBIBYTE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What may be read and written, and how much of it; lists are as written, relative to the working directory.
+
+    For a key that protects something, an unusable value counts as the one that allows least.
+    """
+
+    working_dir: str | None
+    allowed_read_paths: Sequence[str] | None
+    denied_read_paths: Sequence[str]
+    allowed_write_paths: Sequence[str]
+    denied_write_paths: Sequence[str]
+    allowed_write_files: Sequence[str]
+    require_approval: bool
+    max_read_bytes: int
+    max_write_bytes: int
+    max_listing_entries: int
+    read_before_write: str
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any] | None) -> "Settings":
+        config = LenientConfig(MODULE_ID, given)
+        shorthand = read_path_list(config, "allowed_paths", None, when_unusable=NOTHING)
+        # An explicit null means everything, so the shorthand stands in only for a key that is not there.
+        reads = None if isinstance(given, Mapping) and "allowed_read_paths" in given else shorthand
+        settings = cls(
+            working_dir=config.text("working_dir", None),
+            allowed_read_paths=read_path_list(config, "allowed_read_paths", reads, when_unusable=NOTHING),
+            denied_read_paths=_denied(config, "denied_read_paths"),
+            allowed_write_paths=_granted(
+                config, "allowed_write_paths", (".",) if shorthand is None else tuple(shorthand)
+            ),
+            denied_write_paths=_denied(config, "denied_write_paths"),
+            allowed_write_files=_granted(config, "allowed_write_files", NOTHING),
+            require_approval=config.boolean("require_approval", False, when_unusable=True),
+            max_read_bytes=config.integer("max_read_bytes", 10 * MEBIBYTE, minimum=1),
+            max_write_bytes=config.integer("max_write_bytes", 10 * MEBIBYTE, minimum=0),
+            max_listing_entries=config.integer("max_listing_entries", 1000, minimum=1),
+            read_before_write=config.choice(
+                "read_before_write", "off", ("off", "warn", "enforce"), when_unusable="enforce"
+            ),
+        )
+        config.warn_unknown()
+        return settings
+
+
+def _granted(config: LenientConfig, key: str, default: Sequence[str]) -> Sequence[str]:
+    return read_path_list(config, key, default, when_unusable=NOTHING) or NOTHING
+
+
+def _denied(config: LenientConfig, key: str) -> Sequence[str]:
+    return read_path_list(config, key, NOTHING, when_unusable=EVERYTHING) or NOTHING

@@ -10,9 +10,8 @@ from amplifier_kit.tools.effects import READ, WRITE
 from amplifier_kit.tools.input import ToolFailure
 from amplifier_kit.tools.paths import shown as as_text
 
-from .entry import Entry
-from .file_tool import FileTool
-from .text_format import TextFormat, is_binary
+from .file_tool import FileTool, TextFormat, is_binary
+from .workspace import Entry
 
 
 class WriteTool(FileTool):

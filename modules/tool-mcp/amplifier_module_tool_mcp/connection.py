@@ -31,16 +31,14 @@ from amplifier_core import __version__
 from amplifier_core.utils import json_safe
 
 from . import failures
-from .answer_size import cut_answer
 from .connection_ending import Ending
 from .definitions import ToolDefinition, offered, repair_listing
 from .entries import ServerSettings
 from .failures import described, first_leaf
-from .http_transport import Statuses, http_transport, statuses
+from .http_transport import Statuses, WatchedTransport, http_transport, statuses
 from .server_output import ServerOutput
 from .start_error import StartError
 from .stdio_transport import StdioTransport
-from .watched_transport import WatchedTransport
 
 logger = logging.getLogger(__name__)
 
@@ -329,3 +327,35 @@ def _is_final(error: BaseException | None) -> bool:
         words in str(error) for words in _NO_COMMON_REVISION
     )
     return isinstance(error, StartError) or is_about_revisions
+
+
+MAX_BLOCKS = 10_000
+MAX_TEXT_CHARS = 10 << 20
+
+
+def cut_answer(result: Any) -> None:
+    """Leave out what is too much in the answer to a call, and say so in a block of its own; others stay as they are."""
+    content = result.get("content") if isinstance(result, dict) else None
+    if not isinstance(content, list):
+        return
+    total = len(content)
+    room = MAX_TEXT_CHARS
+    for index, block in enumerate(content):
+        room -= _size(block)
+        if room < 0 or index >= MAX_BLOCKS:
+            kept = content[:index]
+            note = f"[cut: {index} of {total} blocks of the answer are shown; the rest is too much]"
+            if not kept and isinstance(block, dict) and isinstance(block.get("text"), str):
+                kept = [{**block, "text": block["text"][:MAX_TEXT_CHARS]}]
+                note = f"[cut: the first {MAX_TEXT_CHARS} characters of the answer are shown]"
+            result["content"] = [*kept, {"type": "text", "text": note}]
+            return
+
+
+def _size(block: Any) -> int:
+    """Return how many characters of text a block has, wherever it has them."""
+    if not isinstance(block, dict):
+        return 0
+    resource = block.get("resource")
+    texts = (block.get("text"), resource.get("text") if isinstance(resource, dict) else None)
+    return sum(len(text) for text in texts if isinstance(text, str))

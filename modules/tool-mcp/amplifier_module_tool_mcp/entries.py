@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from amplifier_kit.lenient_config import LenientConfig
-from amplifier_kit.sandbox.settings import Mode, read_mode
+from amplifier_kit.config import LenientConfig
+from amplifier_kit.sandbox.limits import Mode, read_mode
 from amplifier_kit.tools.paths import expand_home
 
 from .redaction import Redactor

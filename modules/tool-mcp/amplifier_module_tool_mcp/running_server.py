@@ -17,7 +17,8 @@ from . import events, failures
 from .connection_ending import Ending
 from .definitions import ToolDefinition
 from .entries import ServerSettings
-from .progress import ProgressReports
+from .events import PROGRESS
+from .redaction import Redactor
 from .results import ResultReader
 from .server import McpServer, State
 from .server_output import ServerOutput
@@ -296,3 +297,25 @@ def _import_sdk() -> Any:
     module = importlib.import_module(f"{__package__}.connection")
     module.warm_up()
     return module
+
+
+_MOST_PER_SECOND = 10
+
+
+class ProgressReports:
+    """Announces the progress of one call."""
+
+    def __init__(self, coordinator: Any, redactor: Redactor, *, server: str, tool: str, tool_name: str) -> None:
+        self._coordinator, self._redactor = coordinator, redactor
+        self._subject = {"server": server, "tool": tool, "tool_name": tool_name}
+        self._next_s = 0.0
+
+    async def report(self, progress: float, total: float | None, message: str | None) -> None:
+        """Announce a step, unless the last one was just now."""
+        now = time.monotonic()
+        if now < self._next_s:
+            return
+        self._next_s = now + 1 / _MOST_PER_SECOND
+        said = None if message is None else self._redactor.text(message)
+        payload = {**self._subject, "progress": progress, "total": total, "message": said}
+        await announce(self._coordinator, PROGRESS, payload)

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from amplifier_kit.config import make_do
-from amplifier_kit.lenient_config import LenientConfig
+from amplifier_kit.config import LenientConfig, make_do
 from amplifier_kit.tools.paths import WorkingDir, expand_home
 
 MODULE_ID = "tool-mcp"

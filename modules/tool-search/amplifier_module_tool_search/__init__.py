@@ -8,8 +8,7 @@ from amplifier_kit.mounting import contribute_events
 
 from .glob_tool import GlobTool
 from .grep_tool import GrepTool
-from .search_run import FINISHED
-from .settings import MODULE_ID, tool_configs
+from .search_run import FINISHED, MODULE_ID, tool_configs
 
 __all__ = ["GlobTool", "GrepTool", "mount"]
 

@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from amplifier_core import ToolResult
-from amplifier_kit.tools.answering_tool import AnsweringTool
 from amplifier_kit.tools.effects import READ
 from amplifier_kit.tools.input import ToolFailure, read_input
 from amplifier_kit.tools.paths import WorkingDir, resolve
 from amplifier_kit.tools.paths import shown as as_text
+from amplifier_kit.tools.runs import AnsweringTool
 
 from .glob_pattern import GlobPattern, State, fits_from_right, is_plain, split_components
-from .search_run import Announcement, Root, SearchTimedOut, Watch, find_root, path_key
-from .settings import GlobSettings
+from .search_run import Announcement, GlobSettings, Root, SearchTimedOut, Watch, find_root, path_key
 from .tree import Listing, Tree
 
 logger = logging.getLogger(__name__)

@@ -5,21 +5,17 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from amplifier_core import ToolResult
-from amplifier_kit.tools.answering_tool import AnsweringTool
 from amplifier_kit.tools.effects import READ
 from amplifier_kit.tools.input import ToolFailure, read_input
 from amplifier_kit.tools.paths import WorkingDir
 from amplifier_kit.tools.paths import shown as as_text
+from amplifier_kit.tools.runs import AnsweringTool
 
-from .answer_shape import Shape
-from .candidates import Candidates
-from .file_types import suffixes_of
 from .glob_pattern import expand_braces, file_filter
-from .grep_report import build_report
-from .matches import Matches
+from .grep_report import Shape, build_report
+from .matches import Candidates, Matches
 from .ripgrep import InvalidPatternError, Query, Ripgrep, find_ripgrep, not_startable
-from .search_run import Announcement, Root, SearchTimedOut, Watch, find_root, path_key
-from .settings import GrepSettings
+from .search_run import Announcement, GrepSettings, Root, SearchTimedOut, Watch, find_root, path_key
 from .tree import Tree
 
 logger = logging.getLogger(__name__)
@@ -173,3 +169,60 @@ class _Request:
 def leaves_root(pattern: str) -> bool:
     """Say whether a pattern is absolute or goes up."""
     return any(one.startswith("/") or ".." in one.split("/") for one in expand_braces(pattern))
+
+
+SUFFIXES: dict[str, tuple[str, ...]] = {
+    "c": (".c", ".h"),
+    "cpp": (".cpp", ".cc", ".cxx", ".c++", ".hpp", ".hh", ".hxx", ".h++", ".h", ".inl"),
+    "cs": (".cs",),
+    "css": (".css", ".scss"),
+    "go": (".go",),
+    "h": (".h", ".hh", ".hpp"),
+    "hpp": (".hpp", ".hh", ".hxx", ".h++"),
+    "html": (".html", ".htm"),
+    "java": (".java",),
+    "js": (".js", ".jsx", ".mjs", ".cjs"),
+    "json": (".json",),
+    "lua": (".lua",),
+    "md": (".md", ".markdown", ".mdx"),
+    "php": (".php", ".phtml"),
+    "py": (".py", ".pyi"),
+    "rb": (".rb", ".gemspec", ".rake"),
+    "rust": (".rs",),
+    "sh": (".sh", ".bash", ".zsh", ".ksh"),
+    "sql": (".sql",),
+    "swift": (".swift",),
+    "toml": (".toml",),
+    "ts": (".ts", ".tsx", ".mts", ".cts"),
+    "txt": (".txt",),
+    "xml": (".xml", ".xsd", ".xsl", ".xslt", ".svg"),
+    "yaml": (".yaml", ".yml"),
+}
+ALIASES = {
+    "typescript": "ts",
+    "javascript": "js",
+    "python": "py",
+    "ruby": "rb",
+    "markdown": "md",
+    "shell": "sh",
+    "bash": "sh",
+    "csharp": "cs",
+    "c#": "cs",
+    "c++": "cpp",
+    "cplusplus": "cpp",
+    "golang": "go",
+    "rs": "rust",
+    "yml": "yaml",
+    "tsx": "ts",
+    "jsx": "js",
+}
+
+
+def suffixes_of(file_type: str) -> tuple[str, ...]:
+    """Return the endings of a type or one of its other names; raises `ToolFailure` for an unknown one."""
+    name = file_type.lower()
+    suffixes = SUFFIXES.get(ALIASES.get(name, name))
+    if suffixes is None:
+        message = f"Unrecognized file type: '{file_type}'. Valid types: {', '.join(SUFFIXES)}"
+        raise ToolFailure(message, "invalid_input")
+    return suffixes

@@ -5,10 +5,8 @@ from typing import Any
 
 from amplifier_core import ModuleCoordinator
 
-from .announcements import declare_events
-from .preferences import ProviderPreference
-from .settings import MODULE_ID
-from .tool import TaskTool
+from .settings import MODULE_ID, declare_events
+from .tool import ProviderPreference, TaskTool
 
 __all__ = ["ProviderPreference", "TaskTool", "mount"]
 

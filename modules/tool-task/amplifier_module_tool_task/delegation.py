@@ -13,8 +13,7 @@ from amplifier_core.events import TOOL_ERROR
 from amplifier_core.exceptions import describe
 from amplifier_kit.tools.input import ToolFailure
 
-from .announcements import CANCELLED, COMPLETED, RESUMED, SPAWNED, TIMED_OUT, Announcer, Event
-from .settings import TaskSettings
+from .settings import CANCELLED, COMPLETED, RESUMED, SPAWNED, TIMED_OUT, Announcer, Event, TaskSettings
 
 logger = logging.getLogger(__name__)
 

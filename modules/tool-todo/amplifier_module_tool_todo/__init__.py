@@ -4,7 +4,7 @@ import logging
 from typing import Any
 
 from amplifier_core import ModuleCoordinator
-from amplifier_kit.lenient_config import LenientConfig
+from amplifier_kit.config import LenientConfig
 from amplifier_kit.mounting import contribute_events
 
 from .tool import UPDATED, TodoTool

@@ -1,18 +1,50 @@
 """The tool `todo`."""
 
+import copy
 import logging
+import re
 from collections import Counter
 from typing import Any
 
 from amplifier_core import ToolResult
-from amplifier_kit.tools.answering_tool import AnsweringTool
+from amplifier_core.boundary import Boundary
+from amplifier_core.utils.tool_messages import calls_in, results_in
+from amplifier_kit.mounting import find_mounted, offer_capability
 from amplifier_kit.tools.input import ToolFailure
-from amplifier_kit.tools.runs import announce
-
-from .history import last_todos
-from .state import Todos, TodoState
+from amplifier_kit.tools.runs import AnsweringTool, announce
 
 logger = logging.getLogger(__name__)
+
+Todos = list[dict[str, Any]]
+
+CAPABILITY = "todo.state"
+
+
+class TodoState:
+    """The list of one session: the attribute `todo_state` of the coordinator and the capability `todo.state`.
+
+    Every list that goes in or out is a copy of its own. A list that other code puts on the coordinator counts.
+    """
+
+    def __init__(self, coordinator: Any) -> None:
+        self._coordinator = coordinator
+        self._todos: Todos = []
+        self.replace([])
+
+    @property
+    def todos(self) -> Todos:
+        shared = getattr(self._coordinator, "todo_state", None)
+        return copy.deepcopy(shared if isinstance(shared, list) else self._todos)
+
+    def replace(self, todos: Todos) -> None:
+        self._todos = copy.deepcopy(todos)
+        if self._coordinator is None:
+            return
+        message = "the coordinator takes no attribute; %s holds the list: %s"
+        with Boundary(logger, message, CAPABILITY, level=logging.DEBUG):
+            self._coordinator.todo_state = copy.deepcopy(todos)
+        offer_capability(self._coordinator, CAPABILITY, copy.deepcopy(todos))
+
 
 UPDATED = "todo:updated"
 
@@ -130,3 +162,31 @@ def _problem(todo: Any) -> str:
 def _counts(todos: Todos) -> dict[str, int]:
     found = Counter(todo["status"] for todo in todos)
     return {status: found[status] for status in _STATUSES}
+
+
+_SUCCESS = re.compile(r"""(["'])status\1: ?(["'])(?:created|updated)\2""")
+
+
+async def last_todos(coordinator: Any, tool_name: str) -> list[Any]:
+    """Return the lists of the successful calls in the session's messages, the last one first."""
+    context = find_mounted(coordinator, "context")
+    messages: list[dict[str, Any]] = []
+    with Boundary(logger, "the session has no messages to restore a list from: %s", level=logging.DEBUG):
+        messages = [message for message in await context.get_messages() if isinstance(message, dict)]
+    succeeded: set[str] = set()
+    found: list[Any] = []
+    for message in reversed(messages):
+        if (results := results_in(message)) is not None:
+            succeeded.update(result.call_id for result in results if _is_success(result.output))
+            continue
+        for call in reversed(calls_in(message)):
+            if call.name == tool_name and call.id in succeeded and call.arguments.get("action") in ("create", "update"):
+                found.append(call.arguments.get("todos"))
+    return found
+
+
+def _is_success(output: Any) -> bool:
+    """Say whether this is what the tool answers when it has replaced the list, also cut off or with more behind it."""
+    if isinstance(output, list):
+        return any(_is_success(block.get("text")) for block in output if isinstance(block, dict))
+    return isinstance(output, str | dict) and _SUCCESS.search(str(output)) is not None

@@ -12,9 +12,17 @@ from amplifier_kit.concerns import Concern, place_concerns, refusal_of
 from amplifier_kit.files import Replacement
 from amplifier_kit.mounting import find_capability
 from amplifier_kit.policy import PolicyError, SessionPolicy, session_policy
-from amplifier_kit.tools.descriptors import LinkInTheWayError, opened_directory, real_path, stat_in
 from amplifier_kit.tools.input import ToolFailure, os_failure
-from amplifier_kit.tools.paths import PathRules, WorkingDir, resolve, resolve_roots
+from amplifier_kit.tools.paths import (
+    LinkInTheWayError,
+    PathRules,
+    WorkingDir,
+    opened_directory,
+    real_path,
+    resolve,
+    resolve_roots,
+    stat_in,
+)
 from amplifier_kit.tools.paths import shown as as_text
 
 from .settings import Settings

@@ -1,29 +1,95 @@
 """The tool `web_fetch`: read a page or save a file from the web."""
 
 import asyncio
+import codecs
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from amplifier_core import ToolResult
 from amplifier_kit.concerns import Concern
 from amplifier_kit.policy import session_policy
-from amplifier_kit.tools.answering_tool import AnsweringTool
 from amplifier_kit.tools.effects import NETWORK, WRITE
 from amplifier_kit.tools.input import ToolFailure, read_input
 from amplifier_kit.tools.paths import WorkingDir
 from amplifier_kit.tools.paths import shown as as_text
-from amplifier_kit.tools.runs import detached, in_worker, run_to_end
+from amplifier_kit.tools.runs import AnsweringTool, detached, in_worker, run_to_end
 
-from .body import SNIFFED_BYTES, Body
-from .content import ContentType
 from .download import Destination, Download, concerns_of_saving, find_destination
-from .fetch import Fetch, host_concern
+from .fetch import SNIFFED_BYTES, Body, ContentType, Fetch, host_concern
 from .html_text import HtmlText
 from .session import WebSession
-from .settings import Settings
-from .url_policy import shown_url
-from .window import View, Window, note, view
+from .settings import Settings, shown_url
+
+# The part of a text that was asked for.
+
+
+SPARE_BYTES = 4  # read beyond a window: they tell that there is more, and complete its only character
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What was asked for: `limit` bytes from `offset`."""
+
+    offset: int
+    limit: int
+
+    @property
+    def needed(self) -> int:
+        """How many bytes of a text tell all there is to know."""
+        return self.offset + self.limit + SPARE_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What of a text is shown; `has_more` says that it goes on."""
+
+    text: str
+    size: int
+    has_more: bool
+
+
+def view(data: bytes, window: Window, encoding: str, *, has_more: bool, exact: bool = False) -> View:
+    """Return what the window shows of `data`, which begins at its offset; `has_more`: not all of the rest is there.
+
+    It ends between two characters and has at least one; an exact one ends where it ends.
+    """
+    has_more = has_more or len(data) > window.limit
+    if exact or not has_more:
+        data = data[: window.limit]
+        return View(_shown(data, window, encoding), len(data), has_more)
+    size = min(window.limit, len(data))
+    whole = _whole(data[:size], encoding)
+    while whole == 0 and size < len(data):
+        size += 1
+        whole = _whole(data[:size], encoding)
+    return View(_shown(data[:whole], window, encoding), whole, has_more)
+
+
+def note(window: Window, shown: View, total: int | None) -> str:
+    """Return what is said below a text that goes on."""
+    known = "an unknown total" if total is None else str(total)
+    end = window.offset + shown.size
+    return (
+        f"\n\n[Truncated: bytes {window.offset} to {end} of {known}, limit {window.limit}. "
+        f"To go on use offset={end}, a larger limit, or save_to_file.]"
+    )
+
+
+def _shown(data: bytes, window: Window, encoding: str) -> str:
+    if window.offset and encoding == "utf-8":
+        data = data[next((index for index, byte in enumerate(data[:3]) if byte & 0xC0 != 0x80), 0) :]
+    text = data.decode(encoding, "replace")
+    return text if window.offset else text.removeprefix("\ufeff")
+
+
+def _whole(data: bytes, encoding: str) -> int:
+    """Return how many of the bytes are whole characters."""
+    decoder = codecs.getincrementaldecoder(encoding)("replace")
+    decoder.decode(data)
+    return len(data) - len(decoder.getstate()[0])
+
 
 logger = logging.getLogger(__name__)
 

@@ -24,8 +24,7 @@ from amplifierd.session_store.record import SessionRecord
 
 from .chat_input import QUEUED, ChatInput
 from .chat_page import ChatPage
-from .questions import Questions
-from .turn_end import ending
+from .conversation import Questions, ending
 
 _HELP = "Enter steers, Alt-Enter queues, /cancel stops the turn, Ctrl-C leaves it running"
 

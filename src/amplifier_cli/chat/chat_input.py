@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shlex
+import shutil
+import signal
+import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+import termios
+import tty
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from prompt_toolkit import PromptSession
@@ -14,16 +22,17 @@ from prompt_toolkit.application import get_app
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.history import FileHistory
+from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.patch_stdout import patch_stdout
 
+from amplifier_cli.failures import UsageError
+from amplifier_cli.prompt_input import image_block, image_type, read_image
 from amplifier_cli.prompt_screen import new_prompt
 from amplifier_cli.render import has_colour
-from amplifier_system.screen import screens, sequence, shown
-
-from .attachments import Attachments
-from .chat_terminal import ChatTerminal
+from amplifier_core.local_sources import path_of_source
+from amplifier_system.visible import screens, sequence, shown
 
 _DIM, _BOLD, _PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"
 QUEUED = "\0"
@@ -143,3 +152,142 @@ class ChatInput:
                 buffer.insert_text("\n")
 
         return keys
+
+
+_CLIPBOARDS = (
+    ("wl-paste", "--no-newline", "--type", "image/png"),
+    ("xclip", "-selection", "clipboard", "-target", "image/png", "-out"),
+    ("pngpaste", "-"),
+)
+_PATIENCE_S = 3
+_MOST = 20
+
+
+class Attachments:
+    """Each image stands in the text as `[image 1: screen.png]`; who deletes that from the line does not send it."""
+
+    def __init__(self) -> None:
+        self._images: dict[str, dict[str, Any]] = {}
+        self._count = 0
+
+    def paste(self, text: str) -> str:
+        """Return what a pasted text becomes: marks, if it is nothing but the paths of images, else the text itself."""
+        try:
+            files = [_path(word) for word in shlex.split(text)]
+            if not files or not all(file.is_file() and image_type(file) for file in files):
+                return text
+            return " ".join(self._kept(read_image(file), file.name) for file in files)
+        except (ValueError, OSError, UsageError):  # quotes that do not match, or a name that cannot be one: words
+            return text
+
+    def paste_clipboard(self) -> str:
+        """Return the mark of the image in the clipboard, empty when there is none or no program that gives it."""
+        for program, *arguments in _CLIPBOARDS:
+            if (found := shutil.which(program)) is None:
+                continue
+            try:
+                run = subprocess.run([found, *arguments], capture_output=True, timeout=_PATIENCE_S, check=False)
+            except (OSError, subprocess.TimeoutExpired):
+                continue
+            if run.returncode == 0 and run.stdout.startswith(b"\x89PNG"):
+                return self._kept(image_block(run.stdout, "image/png"), "clipboard")
+        return ""
+
+    def named_in(self, text: str) -> tuple[dict[str, Any], ...]:
+        """Return the images that a text has marks of; they stay, for a prompt that is edited again in the queue."""
+        return tuple(image for mark, image in self._images.items() if mark in text)
+
+    def _kept(self, image: dict[str, Any], name: str) -> str:
+        self._count += 1
+        mark = f"[image {self._count}: {name}]"
+        self._images[mark] = image
+        if len(self._images) > _MOST:
+            del self._images[next(iter(self._images))]
+        return mark
+
+
+def _path(word: str) -> Path:
+    return path_of_source(word) or Path(word).expanduser()
+
+
+# The terminal of a chat: what is typed at any time is for the next prompt, and the terminal is given back at the
+# end.
+#
+# Left to itself, a terminal makes lines of what is typed between two prompts: it shows it, and keeps Ctrl-D.
+
+
+_NOT_BY_LINES = termios.ICANON | termios.ECHO | termios.IEXTEN
+_NOT_CHANGED = termios.IXON | termios.IXOFF | termios.ICRNL | termios.INLCR | termios.IGNCR
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
+
+Attributes = list[Any]
+
+
+class ChatTerminal(Vt100Input):
+    """The keys of a terminal."""
+
+    _is_lent = False
+
+    def cooked_mode(self) -> AbstractContextManager[None]:
+        """Make lines of what is typed, for a program that the terminal is lent to; text above the prompt needs none."""
+        return super().cooked_mode() if self._is_lent else nullcontext()
+
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """Lend the terminal to another program in this block."""
+        self._is_lent = True
+        try:
+            yield
+        finally:
+            self._is_lent = False
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep every key that is typed in this block for the next prompt; Ctrl-C between prompts ends the chat.
+
+        The terminal is given back after the block, when the process is stopped, and when it is asked to end.
+        """
+        before = termios.tcgetattr(self.fileno())
+
+        def end(number: int, frame: FrameType | None) -> None:
+            self._set(before)
+            _raise_unhandled(number)
+
+        def stop(number: int, frame: FrameType | None) -> None:
+            held = termios.tcgetattr(self.fileno())
+            self._set(before)
+            _raise_unhandled(number)
+            signal.signal(number, stop)
+            self._set(held)
+
+        handlers = {signal.SIGTSTP: stop, **dict.fromkeys(_ENDING, end)}
+        ours = {number: handler for number, handler in handlers.items() if signal.getsignal(number) is signal.SIG_DFL}
+        for number, handler in ours.items():
+            signal.signal(number, handler)
+        self._set(_by_keys(before))
+        try:
+            yield
+        finally:
+            self._set(before)
+            for number in ours:
+                signal.signal(number, signal.SIG_DFL)
+
+    def _set(self, attributes: Attributes) -> None:
+        with suppress(termios.error):  # the terminal is gone
+            termios.tcsetattr(self.fileno(), termios.TCSANOW, attributes)
+
+
+def _by_keys(attributes: Attributes) -> Attributes:
+    """Return the attributes of a terminal whose keys arrive one by one, and are not shown."""
+    changed = [*attributes]
+    changed[tty.LFLAG] &= ~_NOT_BY_LINES
+    changed[tty.IFLAG] &= ~_NOT_CHANGED
+    changed[tty.CC] = [*attributes[tty.CC]]
+    changed[tty.CC][termios.VMIN], changed[tty.CC][termios.VTIME] = 1, 0
+    return changed
+
+
+def _raise_unhandled(number: int) -> None:
+    """Do to this process what a signal does that it does not handle."""
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)

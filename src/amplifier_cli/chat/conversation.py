@@ -3,34 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
+
+import yaml
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
 
 from amplifier_cli.approval_prompt import TerminalApprover, yes_to_all
 from amplifier_cli.attended_session import AttendedSession
 from amplifier_cli.config import ResolvedConfig
-from amplifier_cli.details import Details
-from amplifier_cli.notification import notify
-from amplifier_cli.render import counted, styled
+from amplifier_cli.failures import error_lines
+from amplifier_cli.render import counted, notify, styled
 from amplifier_cli.resumption import Opening, begun
 from amplifier_cli.session_names import agent_of, short_id
 from amplifier_cli.session_places import SessionPlace, lost_with
-from amplifier_cli.turn_view import Event, TurnView
+from amplifier_cli.turn_view import Details, Event, TurnView, summary
 from amplifier_core.exceptions import AmplifierError
+from amplifier_foundation.io import parse_frontmatter
 from amplifier_system.tasks import start_task
 from amplifierd.exceptions import NothingToSteerError, PromptRemovedError, SteeringUnsupportedError
 from amplifierd.home import Home
 
-from .chat_completer import ChatCompleter
 from .chat_input import QUEUED, ChatInput
 from .chat_page import ChatPage
-from .own_commands import OwnCommand, own_commands
-from .questions import Questions
 from .slash_commands import COMMANDS, run_command
-from .turn_end import ending
 
 _PATIENCE_S = 15.0
 _COMING_BACK_S = 60.0
@@ -309,3 +312,124 @@ class Chat:
         await asyncio.gather(self._watching, return_exceptions=True)
         self._watching = None
         await self.session.close()
+
+
+_MENTION = re.compile(r"(?:^|\s)@([^\s@]*)$")
+_MOST = 40
+_HIDDEN = (".", "__pycache__", "node_modules")
+
+
+class ChatCompleter(Completer):
+    """`commands` are the slash commands with their help, `agents` the names of agents."""
+
+    def __init__(
+        self, working_dir: Path, commands: Callable[[], Mapping[str, str]], agents: Callable[[], Iterable[str]]
+    ) -> None:
+        self._working_dir, self._commands, self._agents = working_dir, commands, agents
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        before = document.text_before_cursor
+        if before.startswith("/") and " " not in before:
+            for name, help in self._commands().items():
+                if name.startswith(before[1:]):
+                    yield Completion(f"/{name}", start_position=-len(before), display_meta=help)
+        elif found := _MENTION.search(before):
+            typed = found[1]
+            yield from islice(self._mentions(typed), _MOST)
+
+    def _mentions(self, typed: str) -> Iterable[Completion]:
+        for agent in self._agents():
+            if agent.startswith(typed):
+                yield Completion(agent, start_position=-len(typed), display_meta="agent")
+        folder, _, beginning = typed.rpartition("/")
+        directory = self._working_dir / folder
+        try:
+            inside = sorted(directory.iterdir())
+        except OSError:
+            return
+        for path in inside:
+            if path.name.startswith(beginning) and (beginning or not path.name.startswith(_HIDDEN)):
+                text = f"{folder}/{path.name}" if folder else path.name
+                yield Completion(f"{text}/" if path.is_dir() else text, start_position=-len(typed))
+
+
+# Commands that people write themselves: `.amplifier/commands/<name>.md`, with `$ARGUMENTS` for what follows.
+
+
+_ARGUMENTS = "$ARGUMENTS"
+
+
+@dataclass(frozen=True)
+class OwnCommand:
+    """A prompt with a name."""
+
+    name: str
+    description: str
+    text: str
+
+    def prompt(self, arguments: str) -> str:
+        if _ARGUMENTS in self.text:
+            return self.text.replace(_ARGUMENTS, arguments)
+        return f"{self.text}\n\n{arguments}".strip()
+
+
+def own_commands(folders: Iterable[Path]) -> dict[str, OwnCommand]:
+    """Return the commands in some folders by their names; of two with one name, that of the later folder."""
+    files = [file for folder in folders for file in sorted(folder.glob("*.md"))]
+    return {file.stem: _read(file) for file in files}
+
+
+def _read(file: Path) -> OwnCommand:
+    text = file.read_text(encoding="utf-8", errors="replace")
+    try:
+        front, body = parse_frontmatter(text)
+    except (ValueError, yaml.YAMLError):
+        front, body = {}, text
+    description = str((front or {}).get("description") or body.strip().partition("\n")[0])
+    return OwnCommand(file.stem, description, body.strip())
+
+
+def ending(done: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is to be said when a turn is over: its error, and what it used."""
+    if error := done.get("error"):
+        told, *fix = error_lines(error)
+        yield "\n".join([styled(told, "red"), *fix])
+    how = "" if done.get("status") == "completed" else f"{done.get('status')} · "
+    yield styled(f"{how}{summary(done.get('usage') or {})}\n", "dim")
+
+
+class Questions:
+    """Asks one question at a time. `show` puts it where one types, an empty text takes it away."""
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self._show = show
+        self._answer: asyncio.Future[str] | None = None
+        self._asking = asyncio.Lock()
+
+    async def ask(self, question: str) -> str:
+        """Put a question and return the answer.
+
+        Raises:
+            EOFError: the person wants to stop.
+        """
+        async with self._asking:
+            self._answer = asyncio.get_running_loop().create_future()
+            self._show(question)
+            try:
+                return await self._answer
+            finally:
+                self._answer = None
+                self._show("")
+
+    def take(self, text: str) -> bool:
+        """Take a line as the answer, and say whether there is a question."""
+        if self._answer is None:
+            return False
+        if not self._answer.done():
+            self._answer.set_result(text.strip())
+        return True
+
+    def refuse(self) -> None:
+        """Leave a question that waits without an answer."""
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(EOFError())

@@ -13,8 +13,8 @@ from amplifier_cli.attended_session import AttendedSession
 from amplifier_cli.config import ResolvedConfig
 from amplifier_cli.exit_codes import ExitCode
 from amplifier_cli.failures import UsageError
-from amplifier_cli.invocation import invocation_of
 from amplifier_cli.open_home import in_home
+from amplifier_cli.options import invocation_of
 from amplifier_cli.project_trust import trusted_config
 from amplifier_cli.render import styled, write
 from amplifier_cli.resumption import resumed

@@ -8,15 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from amplifier_cli.command_group import examples, new_group
-from amplifier_cli.invocation import invocation_of
+from amplifier_cli.failures import pick
 from amplifier_cli.open_home import in_home
-from amplifier_cli.options import Bundle, Json, PlanFile, ProfileOption
+from amplifier_cli.options import Bundle, Json, PlanFile, ProfileOption, invocation_of
 from amplifier_cli.plan_choice import ChosenPlan, chosen_plan
 from amplifier_cli.render import write, write_fields, write_json, write_table
-from amplifier_cli.suggestions import pick
 from amplifier_core.mount_plan import MountPlan
 from amplifierd.home import Home
-from amplifierd.sessions.without_secrets import without_secrets
+from amplifierd.sessions.secret_values import without_secrets
 
 app = new_group(
     "List and show the agents of a profile or a bundle.\n\n"

@@ -9,23 +9,20 @@ from typing import Annotated, Any
 import typer
 
 from amplifier_cli.command_group import examples, new_group
-from amplifier_cli.config import SettingsFiles
+from amplifier_cli.config import Local, Project, SettingsFiles, chosen_layer, store_settings
 from amplifier_cli.exit_codes import ExitCode
-from amplifier_cli.failures import UsageError
+from amplifier_cli.failures import UsageError, pick
 from amplifier_cli.open_home import in_home
 from amplifier_cli.options import Json, Offline
-from amplifier_cli.plan_choice import find_bundle
+from amplifier_cli.plan_choice import absolute_source, find_bundle
 from amplifier_cli.render import ago, counted, shortened, styled, write, write_fields, write_json, write_table
-from amplifier_cli.stored_settings import Local, Project, chosen_layer, store_settings
-from amplifier_cli.suggestions import pick
-from amplifier_cli.typed_sources import absolute_source
 from amplifier_core.mount_plan import MountPlan
 from amplifier_foundation.bundle import Bundle
 from amplifier_foundation.registry import BundleState
 from amplifier_foundation.validator import BundleValidator
 from amplifierd.bundles import open_bundles
 from amplifierd.home import Home
-from amplifierd.sessions.without_secrets import without_secrets
+from amplifierd.sessions.secret_values import without_secrets
 
 app = new_group(
     "Register, inspect and use bundles.\n\n"

@@ -9,14 +9,12 @@ from typing import Annotated
 import typer
 
 from amplifier_cli.command_group import examples, new_group
-from amplifier_cli.confirmation import Force, confirm
 from amplifier_cli.exit_codes import ExitCode
-from amplifier_cli.failures import say
+from amplifier_cli.failures import Force, confirm, pick, say
 from amplifier_cli.open_home import in_home
 from amplifier_cli.options import Json, Offline
+from amplifier_cli.plan_choice import absolute_source
 from amplifier_cli.render import ago, counted, styled, write, write_fields, write_json, write_table
-from amplifier_cli.suggestions import pick
-from amplifier_cli.typed_sources import absolute_source
 from amplifierd.collections.models import Collection, SyncResult
 from amplifierd.home import Home
 

@@ -10,18 +10,21 @@ import typer
 from amplifier_cli.command_group import examples, new_group
 from amplifier_cli.config import (
     AppConfig,
+    Local,
+    Project,
     ResolvedConfig,
     SettingsFiles,
     checked_key,
     checked_value,
+    chosen_layer,
     resolve_app_config,
+    store_settings,
     variable_of,
 )
 from amplifier_cli.failures import UsageError, say
-from amplifier_cli.invocation import invocation_of
+from amplifier_cli.options import invocation_of
 from amplifier_cli.render import write, write_json, write_table
-from amplifier_cli.stored_settings import Local, Project, chosen_layer, store_settings
-from amplifier_system.screen import write_exactly
+from amplifier_system.visible import write_exactly
 from amplifierd.agreements import KEY, Agreement, Agreements
 from amplifierd.paths import Paths
 from amplifierd.trust import Trust

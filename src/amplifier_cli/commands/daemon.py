@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from amplifier_cli.command_group import examples, new_group
-from amplifier_cli.invocation import invocation_of
-from amplifier_cli.options import Json
+from amplifier_cli.options import Json, invocation_of
 from amplifierd.control.main import main
 from amplifierd.paths import Paths
 

@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import typer
 
 from amplifier_cli.command_group import examples, single_command
-from amplifier_cli.examination import Finding, examine
+from amplifier_cli.config import resolve_app_config
 from amplifier_cli.exit_codes import ExitCode
-from amplifier_cli.invocation import invocation_of
 from amplifier_cli.open_home import in_home
-from amplifier_cli.options import Json
+from amplifier_cli.options import Invocation, Json, invocation_of
 from amplifier_cli.render import can_show, styled, write, write_json
+from amplifier_cli.session_choice import find_profile
+from amplifier_core.exceptions import AmplifierError
+from amplifier_sessions.session_directory import is_session_id
+from amplifier_sessions.session_query import SessionQuery
+from amplifier_system.distributions import LABEL, mixed_installation
+from amplifierd.exceptions import SessionHeldError, SettingsError
 from amplifierd.home import Home
+from amplifierd.session_defaults import WITHOUT_KEYS, default_profile
+from amplifierd.session_store.hold import Holder
+from amplifierd.session_store.process_locks import ProcessLocks
+from amplifierd.session_store.session_files import SessionFiles
 
 app = single_command()
 
@@ -57,3 +75,217 @@ def _write(finding: Finding) -> None:
     write(f"{styled(mark, colour)} {finding.check}: {finding.message}")
     if finding.fix:
         write(f"    fix: {finding.fix}")
+
+
+# What `amplifier doctor` looks at: each check says what is wrong and what to do about it.
+
+
+Grade = Literal["ok", "warning", "error"]
+_LEAST_PYTHON = (3, 11)
+_LEAST_FREE = 200 * 1024 * 1024
+_CLAIMED = ("amplifier-core", "amplifier-foundation")
+_COMMANDS = ("amplifier", "amplifier-core", "amplifierd")
+_OUR_FILES = re.compile(r"^(amplifier_(?:cli|core|foundation|kit|system|sessions)|amplifierd)/", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check found; `repair` does what is safe about it, `fix` says what else to do."""
+
+    check: str
+    grade: Grade
+    message: str
+    fix: str = ""
+    repair: Callable[[], Awaitable[Any]] | None = None
+
+
+async def examine(home: Home, invocation: Invocation) -> AsyncIterator[Finding]:
+    """Yield what every check finds, one after the other."""
+    yield _python()
+    yield _git()
+    for finding in _distributions():
+        yield finding
+    yield _writable(home)
+    yield _space(home)
+    for warning in home.settings.warnings:
+        yield Finding("settings", "warning", warning, f"correct {home.paths.settings_file}")
+    yield await _agent(home, invocation)
+    async for finding in _profiles(home):
+        yield finding
+    async for finding in _sessions(home):
+        yield finding
+
+
+def _python() -> Finding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info < _LEAST_PYTHON:
+        return Finding("python", "error", f"Python {version} is too old", "install Python 3.11 or newer")
+    return Finding("python", "ok", f"Python {version}")
+
+
+def _git() -> Finding:
+    path = shutil.which("git")
+    if path is None:
+        return Finding("git", "error", "git is not installed", "install git: sources are fetched with it")
+    try:
+        run = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        return Finding("git", "error", f"git does not work: {error}", f"repair or replace {path}")
+    return Finding("git", "ok", run.stdout.strip())
+
+
+def _distributions() -> Iterator[Finding]:
+    """Look at who else brings packages or commands of our names, and whether the names of our parts are taken."""
+    mixed = mixed_installation()
+    if mixed is not None:
+        told, _, fix = str(mixed).partition("\n  fix: ")
+        yield Finding("installation", "error" if mixed.replaced else "warning", told, fix)
+    for each in importlib.metadata.distributions():
+        name = str(each.metadata["Name"])
+        if name == "amplifier" or LABEL in each.version:
+            continue
+        told = f"{name} {each.version}"
+        commands = [point.name for point in each.entry_points if point.group == "console_scripts"]
+        if taken := [command for command in _COMMANDS if command in commands]:
+            message = f"{told} has a command {' and '.join(taken)} too, and the one that was installed last is started"
+            fix = "start ours with python -m amplifier_cli and python -m amplifierd, or give each its own environment"
+            yield Finding("commands", "warning", message, fix)
+        if found := sorted(set(_OUR_FILES.findall(each.read_text("RECORD") or ""))):
+            message = f"{told} installs files into {', '.join(found)}, which are ours"
+            yield Finding("packages", "warning", message, f"give {name} an environment of its own")
+    for name in _CLAIMED:
+        try:
+            importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            message = f"nothing tells installers that {name} is here: what requires it fetches another over ours"
+            yield Finding("installation", "warning", message, "install Amplifier again")
+
+
+def _writable(home: Home) -> Finding:
+    place = home.paths.home
+    nearest = next(parent for parent in (place, *place.parents) if parent.exists())
+    if os.access(nearest, os.W_OK | os.X_OK):
+        return Finding("home", "ok", str(place))
+    fix = f"make {nearest} writable for you, or choose another: amplifier --home DIR"
+    return Finding("home", "error", f"{place} cannot be written", fix)
+
+
+def _space(home: Home) -> Finding:
+    place = home.paths.home
+    nearest = next(parent for parent in (place, *place.parents) if parent.exists())
+    free = shutil.disk_usage(nearest).free
+    told = f"{free / 1024**3:.1f} GiB free"
+    if free < _LEAST_FREE:
+        return Finding("space", "error", told, "free some space: amplifier source prune, amplifier session cleanup")
+    return Finding("space", "ok", told)
+
+
+async def _agent(home: Home, invocation: Invocation) -> Finding:
+    """Look at what new sessions run: the profile or the bundle of the settings, else the default."""
+    try:
+        source = resolve_app_config(home=invocation.home).source()
+    except SettingsError as error:
+        return Finding("settings", "error", error.message, error.hint)
+    if "bundle" in source:
+        return Finding("agent", "ok", f"the bundle {source['bundle']} is used")
+    try:
+        chosen = (
+            str(await find_profile(home, source["profile"]))
+            if source
+            else await default_profile(home.paths, home.settings, home.profiles, home.keys, environment=os.environ)
+        )
+    except (AmplifierError, ValueError) as error:
+        return Finding("agent", "error", str(error), "choose a profile that exists: amplifier config set profile ID")
+    if chosen == WITHOUT_KEYS:
+        return Finding("key", "warning", "no provider has a key; foundation/offline is used", "amplifier init")
+    return Finding("agent", "ok", f"{chosen} is used")
+
+
+async def _profiles(home: Home) -> AsyncIterator[Finding]:
+    """Look at the profiles that have been compiled."""
+    await home.collections.extract_missing()
+    for profile in home.profiles.list():
+        if not profile.valid:
+            told = "; ".join(map(str, profile.issues))
+            yield Finding("profile", "error", told, f"correct it: {profile.path}")
+            continue
+        if not profile.is_compiled:
+            continue
+        profile_id = str(profile.profile_id)
+        found = await home.profiles.status(profile_id)
+        if found.status in ("fresh", "degraded"):
+            yield Finding("profile", "ok", f"{profile_id} is {found.status}")
+        else:
+            why = ", ".join(map(str, found.reasons)) or found.status
+            fix = f"amplifier profile compile {profile_id}"
+            yield Finding("profile", "warning", f"{profile_id}: {why}", fix, _compiling(home, profile_id))
+
+
+def _compiling(home: Home, profile_id: str) -> Callable[[], Awaitable[Any]]:
+    return lambda: home.profiles.compile(profile_id)
+
+
+async def _sessions(home: Home) -> AsyncIterator[Finding]:
+    """Look at the sessions, each of them where they are files."""
+    looking = _session_files(home) if home.settings.store.is_files else _shared_sessions(home)
+    async for finding in looking:
+        yield finding
+
+
+async def _shared_sessions(home: Home) -> AsyncIterator[Finding]:
+    """Look at a store that machines share: whether it can be reached, and what processes that are gone left in it."""
+    store = home.sessions.runtime.store
+    try:
+        abandoned = await store.abandoned()
+        count = (await store.list(SessionQuery(limit=1))).total
+    except AmplifierError as error:
+        yield Finding("session", "error", error.message, error.hint)
+        return
+    for session_id in abandoned:
+        told, fix = (
+            f"{session_id} was left open by a process that no longer runs",
+            f"amplifier session repair {session_id}",
+        )
+        yield Finding("session", "warning", told, fix, _repairing(home, session_id))
+    yield Finding("session", "ok", f"{count} session{'' if count == 1 else 's'} in {home.settings.store}")
+
+
+async def _session_files(home: Home) -> AsyncIterator[Finding]:
+    """Look at every stored session: whether it can be read, and whether a process that is gone left it in a turn."""
+    count = 0
+    for directory in _directories(home.paths.sessions):
+        session_id = directory.name
+        count += 1
+        try:
+            home.sessions.get(session_id)
+            home.sessions.messages(session_id)
+        except (AmplifierError, OSError, ValueError) as error:
+            told = error.message if isinstance(error, AmplifierError) else str(error)
+            yield Finding("session", "error", f"{session_id}: {told}", f"amplifier session delete {session_id}")
+            continue
+        if (gone := _gone_holder(home, directory)) is not None:
+            told = f"{session_id} was left open by {gone}, which no longer runs"
+            yield Finding(
+                "session", "warning", told, f"amplifier session repair {session_id}", _repairing(home, session_id)
+            )
+    yield Finding("session", "ok", f"{count} session{'' if count == 1 else 's'}")
+
+
+def _repairing(home: Home, session_id: str) -> Callable[[], Awaitable[Any]]:
+    async def repair() -> None:
+        try:
+            await home.sessions.repair(session_id)
+        except SessionHeldError:  # another process works on it by now
+            return
+
+    return repair
+
+
+def _directories(sessions: Path) -> list[Path]:
+    return sorted(each for each in sessions.glob("*") if each.is_dir() and is_session_id(each.name))
+
+
+def _gone_holder(home: Home, directory: Path) -> Holder | None:
+    """Return the process that holds a session and is gone, None if it is not held or the holder lives."""
+    hold = SessionFiles(directory).read_hold()
+    return None if hold is None or ProcessLocks(home.paths.run).counts(hold) else hold.holder

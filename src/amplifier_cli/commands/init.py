@@ -12,12 +12,11 @@ import typer
 
 from amplifier_cli.command_group import examples, single_command
 from amplifier_cli.config import SettingsFiles
-from amplifier_cli.confirmation import interruptible
+from amplifier_cli.failures import interruptible, pick
 from amplifier_cli.open_home import in_home
 from amplifier_cli.render import styled, write
-from amplifier_cli.suggestions import pick
 from amplifier_core.packages import provider_name
-from amplifier_system.server_trust import trust_for
+from amplifier_system.urls import trust_for
 from amplifierd.home import Home
 from amplifierd.yaml_edits import edited, replace_text
 

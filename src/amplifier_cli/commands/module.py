@@ -12,16 +12,15 @@ import typer
 
 from amplifier_cli.command_group import examples, new_group
 from amplifier_cli.exit_codes import ExitCode
-from amplifier_cli.failures import UsageError
-from amplifier_cli.invocation import invocation_of
-from amplifier_cli.module_facts import find_facts
+from amplifier_cli.failures import UsageError, pick
 from amplifier_cli.new_module import ModuleType, find_module_type, module_id_for, write_module
 from amplifier_cli.open_home import finish, in_home
-from amplifier_cli.options import Bundle, Json, PlanFile, ProfileOption
+from amplifier_cli.options import Bundle, Json, PlanFile, ProfileOption, invocation_of
 from amplifier_cli.plan_choice import chosen_plan
 from amplifier_cli.render import styled, write, write_fields, write_json, write_table
 from amplifier_core.mount_plan import MountPlan
-from amplifierd.builds.module_facts import installed_facts
+from amplifier_core.packages import bare_name, find_package, module_id_of
+from amplifierd.builds.installed_modules import ModuleFacts, installed_facts, read_facts
 from amplifierd.home import Home
 
 app = new_group(
@@ -171,3 +170,19 @@ def new(
     write(f"\nCheck it:      amplifier module validate {place}")
     write(f"Test it:       python -m pytest {place}")
     write(f"Use it:        {place}/README.md explains how")
+
+
+def find_facts(typed: str) -> ModuleFacts:
+    """Return the facts of an installed module, or of the one in a folder.
+
+    Raises:
+        UsageError: there is neither.
+    """
+    if "/" in typed or typed.startswith("."):
+        package = find_package(Path(typed)) if Path(typed).is_dir() else None
+        if package is None:
+            raise UsageError(f"{typed} does not contain a module", hint="name the folder with its pyproject.toml")
+        return read_facts(module_id_of(Path(typed)), package, None)
+    known = {facts.module_id: facts for facts in installed_facts()}
+    see = "amplifier module list shows them; ./NAME is a folder"
+    return known[pick(typed, known, "module", key=bare_name, see=see)]

@@ -12,18 +12,16 @@ import typer
 from amplifier_cli.command_group import examples, new_group
 from amplifier_cli.config import resolve_app_config
 from amplifier_cli.exit_codes import ExitCode
-from amplifier_cli.failures import UsageError
-from amplifier_cli.invocation import invocation_of
+from amplifier_cli.failures import UsageError, did_you_mean
 from amplifier_cli.open_home import in_home
-from amplifier_cli.options import Bundle, Json
+from amplifier_cli.options import Bundle, Json, invocation_of
 from amplifier_cli.plan_choice import chosen_plan, chosen_profile
 from amplifier_cli.render import counted, styled, write, write_data, write_json
 from amplifier_cli.session_choice import read_plan_file
-from amplifier_cli.suggestions import did_you_mean
 from amplifier_core.mount_plan import MountPlan
 from amplifierd.home import Home
 from amplifierd.plans.conversion import Form
-from amplifierd.sessions.without_secrets import without_secrets
+from amplifierd.sessions.secret_values import without_secrets
 
 app = new_group(
     "Inspect mount plans: everything a session starts with.\n\n"

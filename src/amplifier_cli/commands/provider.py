@@ -13,20 +13,18 @@ from typing import Annotated, Any
 import typer
 
 from amplifier_cli.command_group import examples, new_group
-from amplifier_cli.confirmation import interruptible
-from amplifier_cli.failures import UsageError
+from amplifier_cli.failures import UsageError, interruptible, pick
 from amplifier_cli.open_home import in_home
 from amplifier_cli.options import Json
 from amplifier_cli.render import write, write_json, write_table
-from amplifier_cli.suggestions import pick
 from amplifier_core import AmplifierSession
 from amplifier_core.exceptions import AmplifierError
-from amplifier_core.installed import entry_points
+from amplifier_core.imported_code import entry_points
 from amplifier_core.llm_errors import LLMError
 from amplifier_core.mount_plan import MountPlan
 from amplifier_core.packages import provider_name, type_from_prefix
 from amplifierd.home import Home
-from amplifierd.plans.module_declarations import key_variables
+from amplifierd.plans.runtime_values import key_variables
 from amplifierd.problems import hint_for
 
 app = new_group(

@@ -12,7 +12,6 @@ from amplifier_cli.approval_prompt import approver_for
 from amplifier_cli.command_group import examples, single_command
 from amplifier_cli.config import ResolvedConfig
 from amplifier_cli.exit_codes import ExitCode
-from amplifier_cli.invocation import Invocation, invocation_of
 from amplifier_cli.one_turn import Output, run_turn
 from amplifier_cli.open_home import finish, opened_home
 from amplifier_cli.options import (
@@ -20,6 +19,7 @@ from amplifier_cli.options import (
     Daemon,
     Effort,
     Frozen,
+    Invocation,
     MaxCost,
     MaxIterations,
     Model,
@@ -29,6 +29,7 @@ from amplifier_cli.options import (
     Provider,
     Yes,
     checked_source,
+    invocation_of,
 )
 from amplifier_cli.project_trust import trusted_config
 from amplifier_cli.prompt_input import Prompt, read_prompt

@@ -11,9 +11,9 @@ from amplifier_cli.command_group import examples, new_group
 from amplifier_cli.config import ResolvedConfig
 from amplifier_cli.exit_codes import ExitCode
 from amplifier_cli.failures import say
-from amplifier_cli.invocation import invocation_of
 from amplifier_cli.one_turn import conclude, exit_code
 from amplifier_cli.open_home import in_home
+from amplifier_cli.options import invocation_of
 from amplifier_cli.project_trust import trusted_config
 from amplifier_cli.session_choice import find_session
 from amplifier_cli.session_names import short_id
@@ -24,7 +24,7 @@ from amplifierd.client.daemon_client import DaemonClient
 from amplifierd.client.remote_session import RemoteSession
 from amplifierd.home import Home
 from amplifierd.session_store.record import SessionRecord
-from amplifierd.sessions.approvers import LeaveOpen
+from amplifierd.sessions.approval import LeaveOpen
 
 from .session_reading import SessionArgument
 

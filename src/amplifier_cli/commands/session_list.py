@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 import typer
 
 from amplifier_cli.command_group import examples, single_command
-from amplifier_cli.invocation import invocation_of
-from amplifier_cli.options import Json
+from amplifier_cli.options import Json, invocation_of
 from amplifier_cli.render import ago, shortened, styled, write, write_json, write_table
 from amplifier_cli.session_names import agent_of, short_id
 from amplifier_sessions.session_directory import first_prompt
@@ -19,7 +18,7 @@ from amplifier_sessions.session_query import SessionQuery
 from amplifier_system.homes import daemon_state, ecosystem_home, sessions_are_files
 
 if TYPE_CHECKING:
-    from amplifier_sessions.session_summary import SessionSummary
+    from amplifier_sessions.session_directory import SessionSummary
     from amplifierd.home import Home
     from amplifierd.session_store.record import SessionRecord
 

@@ -8,15 +8,23 @@ from typing import Annotated, Any
 import typer
 
 from amplifier_cli.command_group import examples, new_group
-from amplifier_cli.message_text import message_text
 from amplifier_cli.open_home import in_home
 from amplifier_cli.options import Daemon, Effort, Json, MaxCost, MaxIterations, Model, PlanFile, Provider, Yes
-from amplifier_cli.render import ago, money, shortened, styled, write, write_fields, write_json, write_table
+from amplifier_cli.render import (
+    ago,
+    message_text,
+    money,
+    shortened,
+    styled,
+    write,
+    write_fields,
+    write_json,
+    write_table,
+)
 from amplifier_cli.session_choice import find_profile, find_session, read_plan_file
 from amplifier_cli.session_names import TAINTED, agent_of, short_id
 from amplifier_core.utils.tool_messages import calls_in
-from amplifier_system.screen import write_exactly
-from amplifier_system.visible import visible
+from amplifier_system.visible import visible, write_exactly
 from amplifierd.exceptions import MountPlanMissingError
 from amplifierd.home import Home
 from amplifierd.session_store.record import SessionRecord

@@ -7,14 +7,12 @@ from typing import Annotated
 import typer
 
 from amplifier_cli.command_group import examples, new_group
-from amplifier_cli.confirmation import Force, confirm
-from amplifier_cli.failures import UsageError
+from amplifier_cli.failures import Force, UsageError, confirm, pick
 from amplifier_cli.open_home import in_home
 from amplifier_cli.render import write
 from amplifier_cli.session_choice import find_session
 from amplifier_cli.session_names import PREFIX, short_id
 from amplifier_cli.session_places import here_or_in_daemon
-from amplifier_cli.suggestions import pick
 from amplifierd.home import Home
 from amplifierd.session_store.record import SessionRecord
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from amplifier_cli.command_group import examples, new_group
-from amplifier_cli.confirmation import Force, confirm
-from amplifier_cli.failures import UsageError, say
+from amplifier_cli.failures import Force, UsageError, confirm, say
 from amplifier_cli.open_home import in_home
 from amplifier_cli.options import Json
 from amplifier_cli.render import counted, write, write_json

@@ -34,13 +34,16 @@ from .contracts import (
     COMPLIANCE,
     CONTRACTS,
     Contract,
+    ValidationCheck,
+    ValidationResult,
     check_on_session_ready,
+    failed,
     fulfils,
     handler_checks,
     instance_checks,
+    passed,
     static_checks,
 )
-from .results import ValidationCheck, ValidationResult, failed, passed
 
 if TYPE_CHECKING:
     from amplifier_core.coordinator import ModuleCoordinator

@@ -9,7 +9,7 @@ from amplifier_core.boundary import Boundary
 from amplifier_core.mount_plan import MODULE_SECTIONS, SESSION_MEMBERS, MountPlan, PlanEntry, PlanProblem
 from amplifier_core.utils.truncate import redact_secrets
 
-from .results import CheckSummary, ValidationCheck, failed, passed
+from .contracts import CheckSummary, ValidationCheck, failed, passed
 
 logger = logging.getLogger(__name__)
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from amplifier_foundation.exceptions import BundleError, BundleLoadError
 from amplifier_foundation.provenance import Layer
 
-from .files import read_document
-from .sections import resolve_definition
+from .files import read_document, resolve_definition
 
 if TYPE_CHECKING:
     from .model import Bundle

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from amplifier_core.mount_plan import MountPlan
 from amplifier_foundation import provenance
+from amplifier_foundation.dicts.merge import deep_merge, merge_module_lists
+from amplifier_foundation.exceptions import BundleLoadError
 from amplifier_foundation.paths.construction import construct_agent_path, construct_context_path
+from amplifier_system.policy import merge_policies
 
-from . import agents, composition, sections
-from .origins import Origin
-from .policies import with_policy
+from . import agents, files
+from .origins import Origin, OriginLedger
 
 if TYPE_CHECKING:
     from amplifier_foundation.prepared import PreparedBundle
@@ -83,7 +86,7 @@ class Bundle:
             BundleValidationError: `providers`, `tools` or `hooks` is not a list of mappings.
             BundleLoadError: another section has the wrong shape; the message names its key.
         """
-        return cls(**sections.parse_sections(data, base_path))
+        return cls(**files.parse_sections(data, base_path))
 
     @property
     def namespace(self) -> str:
@@ -96,7 +99,7 @@ class Bundle:
         Mappings are merged, modules by `id` or else `module`, agents replaced by name, context files collected; the
         last instruction counts. No bundle is changed; values that need no merging are shared.
         """
-        return composition.compose(self, others)
+        return compose(self, others)
 
     def to_mount_plan(self) -> dict[str, Any]:
         """Return what `AmplifierSession` needs: the sections that are not empty. Entries are shared with the bundle."""
@@ -207,8 +210,8 @@ class Bundle:
         agents.fill_from_files(self)
 
     def _explained_sections(self, context: dict[str, Path]) -> dict[str, Any]:
-        sections = self.to_mount_plan() | {"context": context, "instruction": self.instruction}
-        return {name: section for name, section in sections.items() if section}
+        files = self.to_mount_plan() | {"context": context, "instruction": self.instruction}
+        return {name: section for name, section in files.items() if section}
 
     def _get_layers(self, context: dict[str, Path]) -> tuple[provenance.Layer, ...]:
         """Return what this bundle is composed of; `context` has its context files under the keys they go by."""
@@ -220,3 +223,101 @@ def _existing(path: Path) -> Path | None:
         return path if path.exists() else None
     except OSError:  # a name no file system can hold
         return None
+
+
+def compose(base: Bundle, others: Sequence[Bundle]) -> Bundle:
+    """Return a new bundle: `base` with each of `others` laid over it in turn."""
+    context = _prefixed_context(base)
+    ledger = OriginLedger(base, context)
+    result = replace(
+        base,
+        includes=list(base.includes),
+        session=dict(base.session),
+        providers=list(base.providers),
+        tools=list(base.tools),
+        hooks=list(base.hooks),
+        spawn=dict(base.spawn),
+        agents=dict(base.agents),
+        context=dict(context),
+        source_base_paths=dict(base.source_base_paths),
+        _pending_context=dict(base._pending_context),
+        origins=ledger.origins,
+    )
+    if base.namespace and base.base_path:
+        result.source_base_paths.setdefault(base.namespace, base.base_path)
+    layers = [*base._get_layers(context)]
+    for other in others:
+        other_context = _prefixed_context(other)
+        layers += other._get_layers(other_context)
+        ledger.add(other, other_context, result.session)
+        _lay_over(result, other, other_context)
+    if others:
+        listed = [other.module_lists() for other in others]
+        for section, entries in base.module_lists().items():  # one merge for all: overlays apply entry by entry
+            overlays = chain.from_iterable(lists[section] for lists in listed)
+            setattr(result, section, merge_module_lists(entries, overlays))
+    result._layers = tuple(layers)
+    return result
+
+
+def _lay_over(result: Bundle, other: Bundle, other_context: dict[str, Path]) -> None:
+    if other.namespace:
+        result.name, result.from_meta = other.name, False
+    result.version = other.version or result.version
+    result.description = other.description or result.description
+    if other.instruction:
+        result.instruction, result._agent_instruction = other.instruction, other._agent_instruction
+    result.base_path = other.base_path or result.base_path
+    result.session = with_policy(deep_merge(result.session, other.session), result.session, other.session)
+    result.spawn = deep_merge(result.spawn, other.spawn)
+    result.agents.update(other.agents)
+    result.context.update(other_context)
+    result._pending_context.update(other._pending_context)
+    _register_namespaces(result.source_base_paths, other)
+
+
+def _register_namespaces(known: dict[str, Path], other: Bundle) -> None:
+    """Add the namespaces that are not known yet: the first registration of a name wins."""
+    own = other.namespace
+    for namespace, path in other.source_base_paths.items():
+        if namespace != own:
+            known.setdefault(namespace, path)
+    path_of_own = other.source_base_paths.get(own) or other.base_path
+    if own and path_of_own:
+        known.setdefault(own, path_of_own)
+
+
+def _prefixed_context(bundle: Bundle) -> dict[str, Path]:
+    """Return a bundle's context files under keys that say whose they are: `<name>:<key>`."""
+    if not bundle.namespace:
+        return dict(bundle.context)
+    return {key if ":" in key else f"{bundle.namespace}:{key}": path for key, path in bundle.context.items()}
+
+
+# The policy of a composed session: a bundle can narrow what it is laid over, and the defaults, never widen them.
+
+
+def with_policy(merged: dict[str, Any], base: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a merged `session` section with the policy of its two parts.
+
+    Raises:
+        BundleLoadError: one of them is not a policy.
+    """
+    if "policy" not in base and "policy" not in layer:
+        return merged
+    try:
+        return {**merged, "policy": merge_policies(base.get("policy"), layer.get("policy"), may_widen=False)}
+    except ValueError as exc:
+        raise BundleLoadError(f"session.{exc}") from exc
+
+
+def origin_of_rule(bundle: Bundle, key: str, entry: str) -> str:
+    """Say which bundle brought an entry of a list of the policy, or the list, `read.deny`; empty when none did."""
+    path = f"session.policy.{key}[{entry}]" if entry else f"session.policy.{key}"
+    try:
+        origin = bundle.explain(path)["origin"]
+    except KeyError:
+        return ""
+    if not origin["bundle"]:
+        return ""
+    return f"{origin['bundle']} line {origin['line']}" if origin["line"] else str(origin["bundle"])

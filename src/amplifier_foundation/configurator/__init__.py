@@ -1,14 +1,13 @@
 """Looking into a running session, and switching parts of it off and on; nothing in loading or running depends on it."""
 
 from .configurator import SessionConfigurator
-from .include_chains import walk_include_chain, walk_include_chains
 from .overlay import (
     RUNTIME_CONTEXT_OVERLAY_CAPABILITY,
     RUNTIME_SKILL_OVERLAY_CAPABILITY,
     RuntimeOverlay,
     TransitionResult,
 )
-from .records import IncludeStep, ItemRecord
+from .records import IncludeStep, ItemRecord, walk_include_chain, walk_include_chains
 
 __all__ = [
     "RUNTIME_CONTEXT_OVERLAY_CAPABILITY",

@@ -1,5 +1,5 @@
 """The name by which applications find include chains."""
 
-from .include_chains import walk_include_chain, walk_include_chains
+from .records import walk_include_chain, walk_include_chains
 
 __all__ = ["walk_include_chain", "walk_include_chains"]

@@ -1,18 +1,22 @@
 """The face of it all: one object for a dashboard or a command."""
 
+import io
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from amplifier_core.utils import redact_secrets
+from amplifier_foundation.bundle import Bundle, Origin
+from amplifier_foundation.exceptions import BundleLoadError
+from amplifier_foundation.io import write_with_backup
 from amplifier_foundation.paths.home import get_amplifier_home
 from amplifier_foundation.prepared import PreparedBundle
 from amplifier_foundation.registry import BundleRegistry
+from amplifier_foundation.registry.state import BundleState
 from amplifier_foundation.session.capabilities import get_working_dir
 
-from .inspector import SessionInspector
-from .records import ItemRecord
-from .saved_settings import KEY, write_settings
+from .records import Category, IncludeStep, ItemRecord, chain_of_origins, walk_include_chains
 from .switches import CATEGORIES, SessionSwitches
 
 logger = logging.getLogger(__name__)
@@ -210,3 +214,123 @@ class SessionConfigurator:
             "disabled": {"behaviors": sorted(self._switches.behaviors_off), **disabled},
             "config_overrides": dict(self._switches.config_overrides),
         }
+
+
+_ORIGIN_WORDS = {"tools": "tool", "providers": "provider", "hooks": "hook", "agents": "agent", "context": "context"}
+
+
+class SessionInspector:
+    """Answers what a session consists of; `states` are what a registry knows of the bundles."""
+
+    def __init__(self, switches: SessionSwitches, bundle: Bundle, states: Mapping[str, BundleState]) -> None:
+        self._switches = switches
+        self._bundle = bundle
+        self._states = states
+
+    def list_items(self, category: Category) -> list[ItemRecord]:
+        """Return what is on, then what is off."""
+        stash = self._switches.stashes[category]
+        live = {name: item for name, item in self._switches.live(category).items() if name not in stash}
+        found = [(name, item, True) for name, item in live.items()] + [(name, stash[name], False) for name in stash]
+        return [self._record(category, name, item, enabled) for name, item, enabled in found]
+
+    def list_behaviors(self) -> list[ItemRecord]:
+        """Return the bundles that brought something into this one."""
+        off = self._switches.behaviors_off
+        return [
+            ItemRecord(
+                "behaviors",
+                name,
+                name not in off,
+                source_uri=state.uri if (state := self._states.get(name)) else None,
+                include_paths=walk_include_chains(name, self._states),
+                explicitly_requested=bool(state and state.explicitly_requested),
+            )
+            for name in self.behaviors()
+        ]
+
+    def behaviors(self) -> list[str]:
+        claims = (claim for claims in self._bundle.origins.values() for claim in claims)
+        return list(dict.fromkeys(claim.bundle for claim in claims))
+
+    def items_of_behavior(self, name: str) -> Iterator[tuple[str, str]]:
+        """Yield category and key of what a bundle, or what it includes, brought.
+
+        Raises:
+            ValueError: no bundle of that name brought anything.
+        """
+        if name not in self.behaviors():
+            raise ValueError(f"unknown behavior {name!r} (known: {', '.join(self.behaviors()) or 'none'})")
+        words = {word: category for category, word in _ORIGIN_WORDS.items()}
+        for key, claims in self._bundle.origins.items():
+            word, _, item = key.partition(":")
+            if word in words and any(claim.bundle == name for claim in claims):
+                yield words[word], item
+
+    def _record(self, category: Category, name: str, item: Any, enabled: bool) -> ItemRecord:
+        entry = self._entry(category, name, item)
+        keys = [entry.get("id"), entry.get("module"), name]
+        word = _ORIGIN_WORDS[category]
+        origins = next((found for key in keys if (found := self._bundle.origins.get(f"{word}:{key}"))), [])
+        config = entry.get("config")
+        return ItemRecord(
+            category,
+            name,
+            enabled,
+            module_id=entry.get("module"),
+            source_uri=str(item) if category == "context" else entry.get("source"),
+            config_summary=redact_secrets(config) if isinstance(config, dict) else {},
+            origins=list(origins),
+            include_paths=self._include_paths(origins),
+            runtime_injection=not origins and not self._is_declared(category, name, entry),
+            explicitly_requested=any(
+                state.explicitly_requested for claim in origins if (state := self._states.get(claim.bundle))
+            ),
+        )
+
+    def _entry(self, category: Category, name: str, item: Any) -> dict[str, Any]:
+        """Return the plan's entry for what is mounted under a name."""
+        if category not in ("tools", "providers", "hooks"):
+            return {}
+        module_id = self._switches.module_of(category, name, item)
+        entries = [entry for entry in self._switches.entries(category) if entry.get("module") == module_id]
+        own = [entry for entry in entries if name in (entry.get("id"), entry.get("instance_id"))]
+        return (own or entries or [{}])[0] if module_id else {}
+
+    def _is_declared(self, category: Category, name: str, entry: Mapping[str, Any]) -> bool:
+        if category == "context":
+            return name in self._bundle.context or name in self._switches.stashes["context"]
+        return name in self._bundle.agents if category == "agents" else bool(entry)
+
+    def _include_paths(self, origins: list[Origin]) -> list[list[IncludeStep]]:
+        declaring = [claim.bundle for claim in origins if claim.via_behavior is None]
+        chains = [chain for name in declaring for chain in walk_include_chains(name, self._states)]
+        return chains or ([chain_of_origins(origins)] if origins else [])
+
+
+KEY = "configurator"
+
+
+def write_settings(path: Path, settings: Mapping[str, Any]) -> None:
+    """Put the settings into a file; the rest of it, comments included, stays as it is.
+
+    Raises:
+        BundleLoadError: the file is there and is not a YAML mapping.
+        OSError: it cannot be written.
+    """
+    from ruamel.yaml import YAML  # keeps comments; needed nowhere else here
+    from ruamel.yaml.error import YAMLError
+
+    yaml = YAML()
+    try:
+        document = yaml.load(path.read_text(encoding="utf-8")) if path.exists() else None
+    except YAMLError as error:
+        raise BundleLoadError(f"{path} is not valid YAML: {error}", hint="correct it, or move it away") from error
+    if document is None:
+        document = {}
+    if not isinstance(document, dict):
+        raise BundleLoadError(f"{path}: the root must be a mapping, it is a {type(document).__name__}")
+    document[KEY] = dict(settings)
+    text = io.StringIO()
+    yaml.dump(document, text)
+    write_with_backup(path, text.getvalue())

@@ -3,26 +3,34 @@
 import asyncio
 import importlib
 import logging
-from collections.abc import Callable, Iterable
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from amplifier_core.boundary import Boundary
 from amplifier_core.packages import folder_name
-from amplifier_foundation.exceptions import BundleError, BundleNotFoundError, RefResolutionError
+from amplifier_foundation.exceptions import BundleError, BundleLoadError, BundleNotFoundError, RefResolutionError
 from amplifier_foundation.paths.home import get_amplifier_home
 from amplifier_foundation.sources import Sources
-from amplifier_foundation.sources.installed_packages import find_package
+from amplifier_foundation.sources.local import find_package
 from amplifier_foundation.sources.reference import NameReference, parse_reference
+from amplifier_foundation.sources.resolved import IGNORED_NAMES
 
-from .bytecode import check_bytecode
 from .environments import Environments, read_in_turn
-from .failed_activations import find_failure, note_failure, note_success
-from .host_packages import host_packages, is_installed
 from .import_paths import ImportPaths
-from .in_place import InPlacePackages, import_roots
 from .install_state import InstallStateManager
-from .requirements import normalise_name, read_project, read_requirements, read_toml
+from .requirements import (
+    host_packages,
+    is_installed,
+    name_of,
+    normalise,
+    normalise_name,
+    read_project,
+    read_requirements,
+    read_toml,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -251,3 +259,126 @@ def _tell(callback: ProgressCallback | None, action: str, detail: str) -> None:
     if callback is not None:
         with Boundary(logger, "a progress callback failed on %r: %s", (action, detail), level=logging.ERROR):
             callback(action, detail)
+
+
+_CACHE = "__pycache__"
+_HEADER = 8
+_UNCHECKED = 0b01  # of two flags: the file is run whatever its source says
+
+
+def check_bytecode(directory: Path, owner: str) -> None:
+    """Look through a module's folder; what Python itself keeps there is fine, since it is compared with its source.
+
+    Raises:
+        BundleLoadError: there is bytecode without a source, or bytecode that is not compared with it.
+    """
+    for place, subdirectories, files in os.walk(directory):
+        subdirectories[:] = [name for name in subdirectories if name == _CACHE or name not in IGNORED_NAMES]
+        is_cache = os.path.basename(place) == _CACHE  # noqa: PTH119 - asked for every folder
+        for name in files:
+            if not name.endswith(".pyc"):
+                continue
+            path = Path(place, name)
+            hidden = _is_unchecked(path) if is_cache else f"{name[:-1]}" not in files
+            if hidden:
+                raise BundleLoadError(
+                    f"module {owner} has bytecode that would run in place of its source: {path}",
+                    hint="delete it; Python makes its own",
+                )
+
+
+def _is_unchecked(path: Path) -> bool:
+    with path.open("rb") as file:
+        header = file.read(_HEADER)
+    return len(header) == _HEADER and int.from_bytes(header[4:], "little") & 0b11 == _UNCHECKED
+
+
+# Distributions that are used where they lie: a bundle's own package, and the modules it names.
+
+
+_EXTRAS = re.compile(r"[^\[;@]*\[([^\]]*)\]")
+_NOT_FOR_IMPORT = ("test", "tests")
+
+
+class InPlacePackages:
+    """Names that no installer is asked for, because what they name is already there and often exists nowhere else."""
+
+    def __init__(self) -> None:
+        self._projects: dict[str, Mapping[str, Any]] = {}
+
+    def add(self, name: str, project: Mapping[str, Any] | None = None) -> None:
+        """Note a distribution; `project` is `[project]` of its `pyproject.toml`, where that is known."""
+        key = normalise_name(name)
+        self._projects[key] = project or self._projects.get(key, {})
+
+    def without(self, requirements: Sequence[str]) -> tuple[str, ...]:
+        """Return the requirements that are left to install; extras of what is in place are replaced by their own."""
+        return tuple(dict.fromkeys(self._left(requirements, set())))
+
+    def _left(self, requirements: Sequence[str], seen: set[tuple[str, str]]) -> Iterator[str]:
+        for line in requirements:
+            name = name_of(line)
+            if name not in self._projects:
+                yield line
+                continue
+            for extra in _extras_of(line):
+                if (name, extra) not in seen:
+                    seen.add((name, extra))
+                    yield from self._left(_lines_of_extra(self._projects[name], extra), seen)
+
+
+def import_roots(directory: Path, project: Mapping[str, Any]) -> list[Path]:
+    """Return the directories from which a bundle's own package is imported: `src/`, `lib/`, or its own root.
+
+    The root counts when a package of the project's name lies there, or any other one and there is no `src/` or `lib/`.
+    """
+    roots = [root for root in (directory / "src", directory / "lib") if root.is_dir()]
+    own = normalise_name(str(project.get("name") or "")).replace("-", "_")
+    if (own and (directory / own / "__init__.py").is_file()) or (not roots and _has_package(directory)):
+        roots.append(directory)
+    return roots
+
+
+def _has_package(directory: Path) -> bool:
+    return any(file.parent.name not in _NOT_FOR_IMPORT for file in directory.glob("*/__init__.py"))
+
+
+def _extras_of(requirement: str) -> list[str]:
+    found = _EXTRAS.match(requirement)
+    return [normalise_name(extra.strip()) for extra in found[1].split(",")] if found else []
+
+
+def _lines_of_extra(project: Mapping[str, Any], extra: str) -> list[str]:
+    optional = project.get("optional-dependencies")
+    groups = optional.items() if isinstance(optional, dict) else ()
+    found = [group for name, group in groups if normalise_name(name) == extra and isinstance(group, list)]
+    return [normalise(line) for group in found for line in group if isinstance(line, str)]
+
+
+# Activations that failed in this process: a session that asks again gets the same answer at once.
+#
+# Preparing a bundle tries again, and so does a caller of `forget_failures`.
+
+
+Key = tuple[Path, Path | None, str, str]
+"""The cache, where relative sources count from, module and source."""
+
+_failures: dict[Key, str] = {}
+
+
+def note_failure(key: Key, error: Exception) -> None:
+    _failures[key] = str(error)
+
+
+def note_success(key: Key) -> None:
+    _failures.pop(key, None)
+
+
+def find_failure(key: Key) -> str | None:
+    """Return why an activation failed, None if it did not, or was not tried."""
+    return _failures.get(key)
+
+
+def forget_failures() -> None:
+    """Let everything be tried again that has failed so far."""
+    _failures.clear()

@@ -16,13 +16,21 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from amplifier_foundation.sources.cache_context import Slots
-from amplifier_foundation.sources.locks import locked
-from amplifier_foundation.sources.store import discard, make_directory, now, read_json, remove, unique, write_json
-from amplifier_foundation.sources.worker_batches import WorkerBatches
+from amplifier_foundation.sources.store import (
+    WorkerBatches,
+    discard,
+    locked,
+    make_directory,
+    now,
+    read_json,
+    remove,
+    unique,
+    write_json,
+)
 from amplifier_system.tasks import run_to_end
 
-from .host_packages import HostPackages, host_packages
 from .installer import InstallError, NoInstallerError, install_together
+from .requirements import HostPackages, host_packages
 
 logger = logging.getLogger(__name__)
 

@@ -6,6 +6,11 @@ contradict each other, the installer says whose they are.
 """
 
 import asyncio
+import base64
+import contextlib
+import csv
+import fcntl
+import hashlib
 import importlib.util
 import logging
 import os
@@ -13,21 +18,22 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+import zipfile
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from amplifier_foundation.exceptions import BundleError
-from amplifier_foundation.sources.hashing import remove_bytecode
+from amplifier_foundation.sources.resolved import remove_bytecode
+from amplifier_foundation.sources.store import remove
 from amplifier_system.policy.environment_access import SECRET_VARIABLES, EnvironmentAccess
 from amplifier_system.processes import ProcessTree, reading
-from amplifier_system.tasks import start_task
+from amplifier_system.tasks import run_to_end, start_task
 from amplifier_system.urls import shown
 
-from .host_packages import HostPackages
-from .requirements import name_of, normalise_name
-from .scratch import scratch_directory
-from .stub_wheels import installed_in, uninstall, write_stub
+from .requirements import HostPackages, name_of, normalise_name
 
 logger = logging.getLogger(__name__)
 
@@ -378,3 +384,110 @@ def _last_words(output: str) -> str:
     telling = [line.removeprefix("ERROR:").strip() for line in lines if line.startswith(("ERROR:", "error:", "×"))]
     telling += [" ".join(cause.split()) for cause in _UV_CAUSE.findall(output)[:1]]
     return "; ".join((telling or lines)[-4:]) or "it gave no reason"
+
+
+# Wheels without code: they tell an installer of something that is there already, or of who requires what.
+
+
+_WHEEL_FILE = "Wheel-Version: 1.0\nGenerator: amplifier\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+
+
+def write_stub(directory: Path, name: str, version: str, metadata: str) -> Path:
+    """Write a wheel that has nothing but its metadata, and return its path."""
+    stem = f"{normalise_name(name).replace('-', '_')}-{version}"
+    contents = {f"{stem}.dist-info/METADATA": metadata, f"{stem}.dist-info/WHEEL": _WHEEL_FILE}
+    record = "".join(f"{path},sha256={_digest(text)},{len(text.encode())}\n" for path, text in contents.items())
+    wheel = directory / f"{stem}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for path, text in contents.items():
+            archive.writestr(path, text)
+        archive.writestr(f"{stem}.dist-info/RECORD", f"{record}{stem}.dist-info/RECORD,,\n")
+    return wheel
+
+
+def installed_in(target: Path) -> dict[str, tuple[str, Path]]:
+    """Return the distributions in a target directory: normalised name → version and `.dist-info` directory."""
+    found = {}
+    for directory in sorted(target.glob("*.dist-info")):
+        name, _, version = directory.name.removesuffix(".dist-info").rpartition("-")
+        found[normalise_name(name)] = (version, directory)
+    return found
+
+
+def uninstall(target: Path, names: Iterable[str]) -> None:
+    """Take distributions out of a target directory, with the files they brought."""
+    installed = installed_in(target)
+    for name in names:
+        if name not in installed:
+            continue
+        _, directory = installed[name]
+        for path in _files_of(directory):
+            if path.is_relative_to(target) and ".." not in path.parts:
+                path.unlink(missing_ok=True)
+                _remove_empty(path.parent, target)
+        remove(directory)
+
+
+def _files_of(dist_info: Path) -> list[Path]:
+    record = dist_info / "RECORD"
+    if not record.is_file():
+        return []
+    with record.open(encoding="utf-8", newline="") as file:
+        return [dist_info.parent / row[0] for row in csv.reader(file) if row]
+
+
+def _remove_empty(directory: Path, target: Path) -> None:
+    while directory != target and directory.is_dir():
+        entries = list(directory.iterdir())
+        if any(entry.name != "__pycache__" for entry in entries):
+            return
+        remove(directory)
+        directory = directory.parent
+
+
+def _digest(text: str) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+
+
+# Directories for the time of an installation; what a killed process left of them is removed by the next one.
+
+
+_PREFIX = "amplifier-install-"
+
+
+@asynccontextmanager
+async def scratch_directory() -> AsyncIterator[Path]:
+    """Give an empty directory, which is gone afterwards."""
+    await asyncio.to_thread(remove_scratch_leftovers)
+    directory, descriptor = _held_directory()
+    try:
+        yield directory
+    finally:
+        await run_to_end(asyncio.to_thread(remove, directory))
+        os.close(descriptor)
+
+
+def _held_directory() -> tuple[Path, int]:
+    """Make a directory and hold it; another process may take it for a leftover in between, then it is made again."""
+    while True:
+        directory = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        with contextlib.suppress(FileNotFoundError):
+            descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            if directory.is_dir():
+                return directory, descriptor
+            os.close(descriptor)
+
+
+def remove_scratch_leftovers() -> None:
+    """Remove the directories that no process holds; the system takes a lock back when its holder dies."""
+    for directory in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):  # another user's, or gone
+            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                if os.fstat(descriptor).st_uid != os.getuid():
+                    continue
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                remove(directory)
+            finally:
+                os.close(descriptor)

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 from amplifier_system.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from .module_resolver import BundleModuleResolver, BundleModuleSource
-    from .preparation import prepare_bundle
+    from .preparation import BundleModuleResolver, BundleModuleSource, prepare_bundle
     from .prepared_bundle import PreparedBundle
 
 __all__ = ["BundleModuleResolver", "BundleModuleSource", "PreparedBundle", "prepare_bundle"]
@@ -14,8 +13,7 @@ __all__ = ["BundleModuleResolver", "BundleModuleSource", "PreparedBundle", "prep
 __getattr__ = lazy_names(
     __name__,
     {
-        ".module_resolver": ("BundleModuleResolver", "BundleModuleSource"),
-        ".preparation": ("prepare_bundle",),
+        ".preparation": ("BundleModuleResolver", "BundleModuleSource", "prepare_bundle"),
         ".prepared_bundle": ("PreparedBundle",),
     },
 )

@@ -13,20 +13,18 @@ import amplifier_core
 from amplifier_core.events import ORCHESTRATOR_COMPLETE
 from amplifier_core.models import HookResult
 from amplifier_core.mount_plan import MountPlan
-from amplifier_foundation.costs import bridge_child_cost
 from amplifier_foundation.dicts.merge import deep_merge, merge_module_lists, module_identity
 from amplifier_foundation.mentions import BaseMentionResolver, expand_mentions_in_instruction, parse_mentions
 from amplifier_foundation.observability import (
     FOUNDATION_OBSERVABILITY_EVENTS,
+    bridge_child_cost,
     event_recorders,
     inject_additional_events,
 )
 from amplifier_foundation.session.capabilities import get_working_dir
 from amplifier_foundation.spawn_utils import apply_provider_preferences_with_resolution
 
-from .guards import hand_down_guards
-from .session_plan import session_plan
-from .session_setup import announce_mentions, equip, offer_mentions
+from .session_setup import announce_mentions, equip, hand_down_guards, offer_mentions, session_plan
 from .system_prompt import give_system_prompt, has_content, namespaces_of, policy_of
 
 if TYPE_CHECKING:

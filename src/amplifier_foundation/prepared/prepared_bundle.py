@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from amplifier_foundation.modules.import_paths import ImportPaths
+from amplifier_system.tasks import Opening
 
 from .child import Child, run_child
-from .session_opening import SessionOpening
 from .session_setup import open_session
 from .system_prompt import SystemPrompt
 
 if TYPE_CHECKING:
+    from amplifier_core import AmplifierSession
     from amplifier_foundation.bundle import Bundle
     from amplifier_foundation.spawn_utils import ProviderPreference
 
@@ -95,3 +96,13 @@ class PreparedBundle:
     ) -> Callable[[], Awaitable[str]]:
         """Return the function that a context manager calls for the system prompt of every request."""
         return SystemPrompt(bundle, session, session_cwd or bundle.base_path or Path.cwd()).build
+
+
+class SessionOpening(Opening["AmplifierSession"]):
+    """What `create_session` returns.
+
+    `session = await opening` gives the initialized session; `async with opening as session:` also cleans it up.
+    """
+
+    def __init__(self, opening: Coroutine[Any, Any, AmplifierSession]) -> None:
+        super().__init__(opening, lambda session: session.cleanup())

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import amplifier_core
 from amplifier_core.boundary import Boundary
-from amplifier_foundation.bundle.policies import origin_of_rule
+from amplifier_core.mount_plan import MountPlan, PlanEntry
+from amplifier_foundation.bundle.model import origin_of_rule
 from amplifier_foundation.mentions import BaseMentionResolver, ContentDeduplicator
 from amplifier_foundation.observability import (
     FOUNDATION_OBSERVABILITY_EVENTS,
@@ -19,8 +21,6 @@ from amplifier_foundation.observability import (
 from amplifier_foundation.session.capabilities import set_working_dir
 from amplifier_system.policy import SessionPolicy
 
-from .guards import POLICY, policy_rules
-from .session_plan import session_plan
 from .system_prompt import MENTIONS_RESOLVED, give_system_prompt, has_content, namespaces_of
 
 if TYPE_CHECKING:
@@ -107,3 +107,54 @@ def _describe_hooks(session: AmplifierSession) -> None:
         handlers = session.coordinator.hooks.list_handlers()
         metadata = {name: {"event": event} for event, names in handlers.items() for name in names}
         session.coordinator.register_capability("hook_metadata", metadata)
+
+
+def session_plan(mount_plan: dict[str, Any]) -> dict[str, Any]:
+    """Return the plan for a session: providers that have an `id` are mounted under it. Otherwise the plan itself."""
+    plan = MountPlan(mount_plan)
+    if not any(_lacks_instance_id(entry) for entry in plan.entries(section="providers")):
+        return mount_plan
+    return plan.map(_with_instance_id, section="providers")
+
+
+def _with_instance_id(entry: PlanEntry) -> dict[str, Any]:
+    named = {"instance_id": entry.spec["id"]} if _lacks_instance_id(entry) else {}
+    return {**entry.spec, **named}
+
+
+def _lacks_instance_id(entry: PlanEntry) -> bool:
+    return bool(entry.spec.get("id")) and not entry.spec.get("instance_id")
+
+
+# What a child session inherits of its parent's guards: it can have less, never more.
+
+
+GATE, CONSENT, CONCERN, GUARD = "approval.gate", "approval.consent", "approval.concern", "approval.guard"
+LEDGER, POLICY = "approval.ledger", "session.policy"
+
+
+def hand_down_guards(parent: Any, child: Any) -> None:
+    """Give a child the gate that decides about its parent's calls, and the parent's policy with the child's own rules.
+
+    The gate is asked about every call of a tool of the child, whichever loop it has. Called before the child's modules
+    are mounted: a guard among them finds the gate and can only deny more.
+    """
+    inherited = getattr(parent.coordinator, "get_capability", None)
+    register = getattr(child.coordinator, "register_capability", None)
+    if not callable(inherited) or not callable(register):  # stand-ins for sessions may have neither
+        return
+    for name in (GATE, CONSENT, CONCERN, GUARD, LEDGER):
+        if (value := inherited(name)) is not None:
+            register(name, value)
+    intercept = getattr(child.coordinator, "intercept_tools", None)  # which only this kernel has
+    if callable(intercept) and (guard := inherited(GUARD)) is not None:
+        intercept(GUARD, guard)
+    policy = inherited(POLICY)
+    if hasattr(policy, "narrowed_by"):
+        register(POLICY, policy.narrowed_by(policy_rules(child)))
+
+
+def policy_rules(session: Any) -> Any:
+    """Return `session.policy` of a session's plan; a stand-in for a session may have no plan."""
+    plan = getattr(session, "config", None)
+    return MountPlan(plan).session.get("policy") if isinstance(plan, Mapping) else None

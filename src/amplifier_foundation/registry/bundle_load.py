@@ -10,14 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from amplifier_foundation.bundle import Bundle
-from amplifier_foundation.bundle.gaps import find_gaps
+from amplifier_foundation.bundle.bundle_file import find_gaps
 from amplifier_foundation.bundle.origins import tag_container
 from amplifier_foundation.exceptions import BundleDependencyError, BundleValidationError
 from amplifier_system.urls import shown
 
 from .bundle_reader import Reading
-from .include_sources import include_texts, is_relative, namespace_in, resolve_include
-from .library import IncludeSourceResolver, Library
+from .library import IncludeSourceResolver, Library, include_texts, is_relative, namespace_in, resolve_include
 
 logger = logging.getLogger(__name__)
 

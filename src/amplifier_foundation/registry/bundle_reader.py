@@ -5,7 +5,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from amplifier_core.module_origins import retold
+from amplifier_core.imported_code import retold
 from amplifier_foundation.bundle import Bundle
 from amplifier_foundation.bundle.bundle_file import read_bundle
 from amplifier_foundation.exceptions import BundleError

@@ -15,8 +15,7 @@ from amplifier_foundation.sources import Progress, SimpleSourceResolver, Sources
 from amplifier_system.urls import shown
 
 from .bundle_load import BundleLoad
-from .include_sources import namespace_in, resolve_in_namespace
-from .library import IncludeSourceResolver, Library
+from .library import IncludeSourceResolver, Library, namespace_in, resolve_in_namespace
 from .state import BundleState, StateFile, UpdateInfo
 
 logger = logging.getLogger(__name__)

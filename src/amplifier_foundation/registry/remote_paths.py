@@ -21,7 +21,7 @@ from amplifier_foundation.sources.reference import (
     ZipReference,
     parse_reference,
 )
-from amplifier_system.addresses import is_loopback
+from amplifier_system.urls import is_loopback
 
 if TYPE_CHECKING:
     from amplifier_foundation.bundle.model import Bundle

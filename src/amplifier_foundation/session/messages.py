@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from amplifier_core.utils.tool_messages import CALL_BLOCKS, Call, block_type, calls_in, read_call, with_stand_ins
-from amplifier_sessions.person_message import is_real_user_message as is_real_user_message
-from amplifier_sessions.person_message import texts_in
+from amplifier_sessions.session_directory import is_real_user_message as is_real_user_message
+from amplifier_sessions.session_directory import texts_in
 
 Message = dict[str, Any]
 

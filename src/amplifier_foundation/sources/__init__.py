@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 from amplifier_system.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from .cache_contents import CachedSource, list_cached
     from .file import FileSourceHandler
     from .fsspec import FsspecSourceHandler
     from .git import GitCloneTimeoutError, GitSourceHandler
-    from .hashing import hash_content
     from .http import HttpSourceHandler
     from .protocol import (
         SourceHandlerProtocol,
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
         SourceResolverProtocol,
         SourceStatus,
     )
-    from .pruning import PruneResult, prune
+    from .pruning import CachedSource, PruneResult, list_cached, prune
     from .reference import (
         FileReference,
         GitReference,
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
         parse_reference,
         reference_from,
     )
-    from .resolved import Limits, Progress, ProgressEvent, ResolvedRef
+    from .resolved import Limits, Progress, ProgressEvent, ResolvedRef, hash_content
     from .resolver import SimpleSourceResolver
     from .source_layer import Sources, resolve
     from .zip import ZipSourceHandler
@@ -75,11 +73,9 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        ".cache_contents": ("CachedSource", "list_cached"),
         ".file": ("FileSourceHandler",),
         ".fsspec": ("FsspecSourceHandler",),
         ".git": ("GitCloneTimeoutError", "GitSourceHandler"),
-        ".hashing": ("hash_content",),
         ".http": ("HttpSourceHandler",),
         ".protocol": (
             "SourceHandlerProtocol",
@@ -87,7 +83,7 @@ __getattr__ = lazy_names(
             "SourceResolverProtocol",
             "SourceStatus",
         ),
-        ".pruning": ("PruneResult", "prune"),
+        ".pruning": ("CachedSource", "PruneResult", "list_cached", "prune"),
         ".reference": (
             "FileReference",
             "GitReference",
@@ -99,7 +95,7 @@ __getattr__ = lazy_names(
             "parse_reference",
             "reference_from",
         ),
-        ".resolved": ("Limits", "Progress", "ProgressEvent", "ResolvedRef"),
+        ".resolved": ("Limits", "Progress", "ProgressEvent", "ResolvedRef", "hash_content"),
         ".resolver": ("SimpleSourceResolver",),
         ".source_layer": ("Sources", "resolve"),
         ".zip": ("ZipSourceHandler",),

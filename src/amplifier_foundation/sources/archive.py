@@ -11,8 +11,7 @@ from amplifier_system.threads import Stop
 from amplifier_system.urls import shown
 from amplifier_system.zip_files import TooManyEntriesError, open_untrusted
 
-from .hashing import check_links, is_bytecode
-from .resolved import Limits
+from .resolved import Limits, check_links, is_bytecode
 from .store import make_directory
 
 _CHUNK = 256 * 1024

@@ -11,8 +11,7 @@ from amplifier_foundation.exceptions import RefResolutionError, RefResolutionRea
 from amplifier_system.threads import Stop, Stopped, in_thread
 from amplifier_system.urls import shown
 
-from .hashing import hash_content, is_bytecode
-from .resolved import Limits
+from .resolved import Limits, hash_content, is_bytecode
 from .store import make_directory
 from .url_cache import Entry, Fetched
 

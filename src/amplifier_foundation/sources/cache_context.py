@@ -13,8 +13,8 @@ from weakref import WeakKeyDictionary
 from amplifier_foundation.exceptions import RefResolutionError
 from amplifier_system.urls import shown
 
-from .locks import locked
 from .resolved import Limits, Phase, Progress, ProgressEvent, report
+from .store import locked
 
 OFFLINE_VARIABLE = "AMPLIFIERD_OFFLINE"
 UNREACHABLE = ("offline", "timeout")  # reasons that count as being offline, where the cache can answer instead

@@ -13,7 +13,7 @@ from amplifier_system.urls import shown
 from . import git_remote
 from .cache_context import UNREACHABLE, CacheContext, Slots, find_subpath, key_of, not_cached
 from .git_process import GitCloneTimeoutError, GitError
-from .git_refs import KnownRef, RefsFile
+from .git_remote import KnownRef, RefsFile
 from .git_trees import GitTrees
 from .reference import GitReference
 from .resolved import OFFLINE_STALE, UNPINNED, ResolvedRef

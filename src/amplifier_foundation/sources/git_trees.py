@@ -18,12 +18,10 @@ from amplifier_foundation.exceptions import RefResolutionError
 from amplifier_system.threads import in_thread
 from amplifier_system.urls import shown
 
-from .git_listing import TreeListing
 from .git_process import GitCloneTimeoutError, GitError, run_git
 from .git_remote import run_remotely
-from .hashing import check_links, hash_content, remove_bytecode
 from .reference import GitReference
-from .resolved import Limits
+from .resolved import Limits, check_links, hash_content, remove_bytecode
 from .store import discard, make_directory, now, read_json, remove, tree_bytes, unique, write_json
 
 logger = logging.getLogger(__name__)
@@ -251,3 +249,36 @@ class GitTrees:
 
 def _too_large(reference: GitReference, problem: str) -> RefResolutionError:
     return RefResolutionError(f"Failed to clone {shown(reference.url)}: {problem}", str(reference), "too-large")
+
+
+_SUBMODULE = b"160000"
+
+
+class TreeListing:
+    """Takes the output of `git ls-tree -r -l -z` in pieces; raises what `refuse` makes of a tree beyond the limits.
+
+    A few hundred bytes of repository can name millions of files, so counting must not wait for the end of the list.
+    """
+
+    def __init__(self, limits: Limits, refuse: Callable[[str], Exception]) -> None:
+        self.submodules: list[str] = []
+        self._limits = limits
+        self._refuse = refuse
+        self._entries = 0
+        self._bytes = 0
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> None:
+        *entries, self._rest = (self._rest + chunk).split(b"\0")
+        for entry in entries:
+            described, _, name = entry.partition(b"\t")
+            mode, _, _, size = described.split()
+            if mode == _SUBMODULE:
+                self.submodules.append(name.decode("utf-8", "surrogateescape"))
+            elif size.isdigit():
+                self._bytes += int(size)
+        self._entries += len(entries)
+        if self._entries > self._limits.tree_entries:
+            raise self._refuse(f"it has more than {self._limits.tree_entries:,} files")
+        if self._bytes > self._limits.tree_bytes:
+            raise self._refuse(f"its files have more than {self._limits.tree_bytes:,} bytes")

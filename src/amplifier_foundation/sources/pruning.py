@@ -1,13 +1,14 @@
 """Removing from the cache what is no longer used."""
 
 import contextlib
+import os
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from .locks import locked_now
-from .store import discard, remove, tree_bytes
+from .store import discard, locked_now, read_json, remove, tree_bytes
 from .url_cache import META
 
 DEFAULT_KEEP_DAYS = 30.0
@@ -127,3 +128,45 @@ def _leftovers(cache_dir: Path, oldest: float) -> Iterator[Path]:
                 with contextlib.suppress(OSError):
                     if path.stat().st_mtime < oldest:
                         yield path
+
+
+# What a cache of sources holds.
+
+
+@dataclass(frozen=True, slots=True)
+class CachedSource:
+    """One entry of a cache: a tree of a git commit, a download, or installed packages. `source` may be unknown."""
+
+    kind: str
+    path: Path
+    source: str
+    version: str
+    fetched_at: str | None
+    bytes: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "path": str(self.path)}
+
+
+def list_cached(cache_dir: Path) -> tuple[CachedSource, ...]:
+    """Return the entries of a cache; looking at them does not count as using them."""
+    return tuple(
+        _described(entry.kind, entry.path, _read_unnoticed(entry.sidecar)) for entry in cache_entries(cache_dir)
+    )
+
+
+def _described(kind: str, path: Path, about: dict[str, Any]) -> CachedSource:
+    source = str(about.get("url") or about.get("source") or "")
+    version = path.name if kind == "git" else str(about.get("sha256") or path.name)
+    return CachedSource(kind, path, source, version, about.get("fetched_at"), tree_bytes(path))
+
+
+def _read_unnoticed(sidecar: Path) -> dict[str, Any]:
+    """Read a sidecar and put its times back: pruning goes by them."""
+    try:
+        before = sidecar.stat()
+        about = read_json(sidecar)
+        os.utime(sidecar, ns=(before.st_atime_ns, before.st_mtime_ns))
+    except OSError:
+        return {}
+    return about or {}

@@ -5,7 +5,7 @@ import ipaddress
 import socket
 from urllib.parse import urlsplit
 
-from amplifier_system.addresses import is_public
+from amplifier_system.urls import is_public
 
 
 class RedirectError(Exception):

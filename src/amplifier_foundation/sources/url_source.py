@@ -13,10 +13,9 @@ from amplifier_system.urls import shown
 from .archive import Extraction
 from .backend import LOCAL_BACKENDS, WITHOUT_NETWORK, BackendDownload
 from .cache_context import UNREACHABLE, CacheContext, Slots, find_subpath, key_of, not_cached
-from .hashing import hash_content
 from .local import find_local
 from .reference import FileReference, UrlReference, ZipReference
-from .resolved import OFFLINE_STALE, ResolvedRef
+from .resolved import OFFLINE_STALE, ResolvedRef, hash_content
 from .store import now, remove
 from .url_cache import Entry, Fetch, Fetched, UrlCache, name_of, normalise_url
 

@@ -82,9 +82,9 @@ async def update_bundle(
         InstallError: dependencies cannot be installed.
     """
     # Installing is not a part of what most importers need.
-    from amplifier_foundation.bundle.relocation import relocate
+    from amplifier_foundation.bundle.bundle_file import relocate
     from amplifier_foundation.modules import ModuleActivator
-    from amplifier_foundation.modules.failed_activations import forget_failures
+    from amplifier_foundation.modules.activator import forget_failures
 
     cache = cache_dir or get_amplifier_home() / "cache"
     wanted = selective

@@ -17,17 +17,21 @@ from amplifier_core import HookRegistry, HookResult, ModuleCoordinator, Provider
 from amplifier_core.boundary import emit_quietly, settle
 from amplifier_core.events import CONTEXT_COMPACTION, CONTEXT_POST_COMPACT, CONTEXT_PRE_COMPACT, LLM_RESPONSE
 from amplifier_kit.config import ModuleConfig
-from amplifier_kit.messages.stored_messages import StoredMessages, check_message, stamped
-from amplifier_kit.messages.token_estimate import estimate_message, estimate_messages
-from amplifier_kit.messages.tool_pairs import answers_of
+from amplifier_kit.messages.conversation import answers_of
+from amplifier_kit.messages.stored_messages import (
+    StoredMessages,
+    check_message,
+    estimate_message,
+    estimate_messages,
+    stamped,
+)
 from amplifier_kit.mounting import Handlers, contribute_events, hook_registry
 from amplifier_kit.types import EventData, Message
 
 from .compacted_view import CompactedView
-from .settings import CompactionSettings
+from .groups import Form
+from .settings import CompactionSettings, find_budget
 from .shortening import clip_result
-from .token_budget import find_budget
-from .units import Form
 
 logger = logging.getLogger(__name__)
 

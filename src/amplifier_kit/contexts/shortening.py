@@ -10,7 +10,7 @@ from typing import Any
 
 from amplifier_core.utils import json_safe
 from amplifier_core.utils.tool_messages import RESULT_BLOCK
-from amplifier_kit.messages.token_estimate import CHARACTERS_PER_TOKEN
+from amplifier_kit.messages.stored_messages import CHARACTERS_PER_TOKEN
 from amplifier_kit.types import Message
 
 STUBBED_FROM_CHARACTERS = 80

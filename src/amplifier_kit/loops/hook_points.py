@@ -20,9 +20,8 @@ from amplifier_core.hooks import injected_items
 from amplifier_core.models import ContextInjection
 from amplifier_core.utils.tool_messages import field_of
 from amplifier_kit.approval import fingerprint, own_copy
-from amplifier_kit.log_views import is_log_view
 from amplifier_kit.mounting import hook_registry
-from amplifier_kit.types import Coordinator, EventData, Message
+from amplifier_kit.types import Coordinator, EventData, Message, is_log_view
 
 logger = logging.getLogger(__name__)
 

@@ -10,8 +10,7 @@ from amplifier_core import ContextManager, HookRegistry, ModuleCoordinator, Prov
 from amplifier_kit.mounting import contribute_events, offer_capability
 from amplifier_kit.types import Coordinator
 
-from .settings import LoopSettings
-from .steering import CAPABILITY, SteeringQueue
+from .settings import CAPABILITY, LoopSettings, SteeringQueue
 from .turn import Turn
 
 logger = logging.getLogger(__name__)

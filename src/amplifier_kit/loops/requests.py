@@ -18,7 +18,7 @@ from amplifier_core import (
 from amplifier_core.utils.assembly import assembled, with_parts
 from amplifier_core.utils.tool_messages import field_of
 from amplifier_core.utils.tool_schema import tool_schema
-from amplifier_kit.messages.results import json_text
+from amplifier_kit.messages.conversation import json_text
 from amplifier_kit.types import JsonObject
 from amplifier_kit.types import Message as StoredDict
 

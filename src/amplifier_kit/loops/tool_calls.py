@@ -3,27 +3,67 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+import uuid
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 from amplifier_core import Tool, ToolResult
+from amplifier_core.boundary import Boundary, at_once
 from amplifier_core.events import TOOL_ERROR, TOOL_POST, TOOL_PRE
 from amplifier_core.exceptions import describe
 from amplifier_core.utils.tool_messages import Call
 from amplifier_kit.approval import ApprovalGate, ask_gate, asking_afterwards, find_gate, own_copy, running_approved
-from amplifier_kit.messages.results import Content, as_tool_result, replaced_content, result_content
-from amplifier_kit.types import Coordinator, EventData, JsonObject
-from amplifier_kit.undeclared import DISPLAY_ARGUMENTS
+from amplifier_kit.messages.conversation import Content, as_tool_result, replaced_content, result_content
+from amplifier_kit.types import DISPLAY_ARGUMENTS, Coordinator, EventData, JsonObject
 from amplifier_system.tasks import start_task
 
-from .cancellation import Cancellation
 from .hook_points import NO_REASON, Decision, HookPoints, Injection
-from .identifiers import uuid_series
 from .turn_task import TurnTask
 
 logger = logging.getLogger(__name__)
+
+
+class Cancellation:
+    """A cancellation token, or what there is of one."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._token = token = getattr(coordinator, "cancellation", None)
+        self._register_start = getattr(token, "register_tool_start", None)
+        self._register_end = getattr(token, "register_tool_complete", None)
+
+    @property
+    def is_requested(self) -> bool:
+        """Whether the turn is to stop when its running tools are done."""
+        return getattr(self._token, "is_cancelled", False) is True
+
+    @property
+    def is_immediate(self) -> bool:
+        """Whether the turn is to stop now."""
+        return getattr(self._token, "is_immediate", False) is True
+
+    @property
+    def state(self) -> str:
+        """How the turn is cancelled; a cancelled task leaves no choice."""
+        state = getattr(self._token, "state", "immediate") if self.is_requested else "immediate"
+        return str(getattr(state, "value", state))
+
+    def register_tool(self, call_id: str, name: str) -> None:
+        """Have a call counted as running, and shown under `name`."""
+        if self._register_start is not None:
+            at_once(self._register_start(call_id, name))
+
+    def unregister_tool(self, call_id: str) -> None:
+        if self._register_end is not None:
+            at_once(self._register_end(call_id))
+
+    async def trigger_callbacks(self) -> None:
+        """Announce that the turn is cancelled."""
+        trigger = getattr(self._token, "trigger_callbacks", None)
+        if trigger is not None:
+            with Boundary(logger, "a cancellation callback failed: %s", level=logging.ERROR):
+                await trigger()
 
 
 @dataclass(slots=True)
@@ -280,3 +320,15 @@ def _set_attribute(coordinator: Coordinator, name: str, value: object) -> None:
         setattr(coordinator, name, value)
     except Exception:
         logger.debug("the coordinator takes no attribute %s", name, exc_info=True)
+
+
+_COUNTED_DIGITS = 8
+
+
+def uuid_series() -> Iterator[str]:
+    """Yield UUIDs (version 4): one random start, its last digits counted up for each further one."""
+    start = str(uuid.uuid4())
+    prefix, first = start[:-_COUNTED_DIGITS], int(start[-_COUNTED_DIGITS:], 16)
+    values = 16**_COUNTED_DIGITS
+    for count in range(values):
+        yield f"{prefix}{(first + count) % values:08x}"

@@ -4,9 +4,11 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
 
-from amplifier_core import ContextManager, Provider
+from amplifier_core import ChatResponse, ContextManager, Provider
 from amplifier_core.boundary import Boundary
+from amplifier_core.utils.tool_messages import Call
 from amplifier_kit.messages.conversation import CLOSING_MESSAGE, user_message
 from amplifier_kit.types import Message
 
@@ -78,3 +80,17 @@ def _takes_provider(get_messages: Callable[..., object]) -> bool:
     except ValueError:
         logger.debug("the parameters of %r are not known", get_messages)
     return True
+
+
+@dataclass(slots=True)
+class Reply:
+    """A provider's response, its text and its tool calls."""
+
+    response: ChatResponse
+    text: str
+    calls: list[Call] = field(default_factory=list)
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether it has something to say and calls no tool."""
+        return not self.calls and bool(self.text or self.response.content)

@@ -39,16 +39,12 @@ from amplifier_kit.messages.conversation import (
 )
 from amplifier_kit.types import Coordinator, EventData, JsonObject, Message
 
-from .announcements import ResponseAnnouncement, provider_error, provider_request
-from .cancellation import Cancellation
+from .announcements import ResponseAnnouncement, by_preference, provider_error, provider_request
 from .hook_points import NO_REASON, Ephemeral, HookPoints, apply_ephemerals
-from .provider_choice import by_preference
-from .reply import Reply
 from .requests import RequestBuilder
-from .settings import LoopSettings
-from .steering import STEERING_INJECTED, SteeringQueue, steering_injected
-from .tool_calls import Outcome, ToolCalls
-from .transcript import Transcript
+from .settings import STEERING_INJECTED, LoopSettings, SteeringQueue, steering_injected
+from .tool_calls import Cancellation, Outcome, ToolCalls
+from .transcript import Reply, Transcript
 from .turn_task import TurnTask
 
 logger = logging.getLogger(__name__)

@@ -1,15 +1,99 @@
 """The shapes of a conversation: what a response says, which tools it calls, and the messages that record it."""
 
 import json
+import logging
 import uuid
+from collections.abc import Collection
 from typing import Any, cast
 
-from amplifier_core import ChatResponse, TextBlock, ToolCall, ToolCallBlock, Usage
+from amplifier_core import ChatResponse, TextBlock, ToolCall, ToolCallBlock, ToolResult, Usage
 from amplifier_core.utils import json_safe
-from amplifier_core.utils.tool_messages import CALL_BLOCKS, Call, block_type, field_of, read_call
-from amplifier_kit.types import Block, JsonObject, Message
+from amplifier_core.utils.serialize import sanitize_text
+from amplifier_core.utils.tool_messages import (
+    CALL_BLOCKS,
+    RESULT_BLOCK,
+    RESULT_ROLES,
+    Call,
+    block_type,
+    field_of,
+    has_result_blocks,
+    read_call,
+    read_result,
+    results_in,
+)
+from amplifier_kit.types import Block, EventData, JsonObject, Message
 
-from .results import Content
+# The text of a tool's result: of what a tool returned, of what is stored, and of what hooks put in its place.
+
+
+logger = logging.getLogger(__name__)
+
+Content = str | list[Block]
+
+
+def as_tool_result(returned: object) -> ToolResult:
+    """Return what a tool returned as a result; anything else is the output of a success."""
+    return returned if isinstance(returned, ToolResult) else ToolResult(success=True, output=returned)
+
+
+def result_content(result: ToolResult) -> Content:
+    """Return what the model is shown: the result's blocks when it has some, so that images reach it, else its text."""
+    if result.content:
+        return [block.model_dump(exclude_none=True) for block in result.content]
+    return result_text(result)
+
+
+def result_text(result: ToolResult) -> str:
+    """Return the text of a result; an output that the kernel cannot serialize is converted first."""
+    try:
+        return result.get_serialized_output()
+    except (TypeError, ValueError):
+        logger.debug("a tool's output is not JSON", exc_info=True)
+        return json_text(result.output)
+
+
+def output_text(output: object) -> str:
+    """Return the text of a stored result's output: a string as it is, else its text blocks, else compact JSON."""
+    if output is None:
+        return ""
+    if isinstance(output, str):
+        return sanitize_text(output)
+    if isinstance(output, list):
+        texts = [field_of(block, "text") for block in output if block_type(block) == "text"]
+        if texts:
+            return sanitize_text("".join(text for text in texts if isinstance(text, str)))
+        if output and all(block_type(block) == "image" for block in output):
+            return ""
+    return sanitize_text(json.dumps(json_safe(output), ensure_ascii=False, separators=(",", ":")))
+
+
+def json_text(value: object) -> str:
+    """Return any value as JSON; a string stays as it is."""
+    return value if isinstance(value, str) else json.dumps(json_safe(value), ensure_ascii=False)
+
+
+def replaced_content(data: EventData, sent: object) -> str | None:
+    """Return the content that hooks put in place of a result, None when they left it alone.
+
+    The very object that was sent is unchanged, without a look inside.
+    """
+    for key in ("result", "tool_result"):
+        value = data.get(key)
+        if value is not None and value is not sent and value != sent:
+            return _content_from(value)
+    return None
+
+
+def _content_from(value: object) -> str:
+    if isinstance(value, dict) and "success" in value and "output" in value:
+        try:
+            return result_text(ToolResult(success=value["success"], output=value["output"], error=value.get("error")))
+        except ValueError:
+            logger.debug("a replaced tool result is not well-formed", exc_info=True)
+    if isinstance(value, dict | list):
+        return json_text(value)
+    return str(value)
+
 
 _SEQUENCES = (list, tuple)
 
@@ -154,3 +238,53 @@ CLOSING_MESSAGE: Message = {
     "role": "assistant",
     "content": "The operation was cancelled. Results of tools that had finished were kept.",
 }
+
+# Which results belong to which calls: leaving out the results of others, and standing in for those that never came.
+
+
+def answers_of(message: Message) -> list[str] | None:
+    """Return the ids of the calls that a message answers, None when it is not a tool result at all."""
+    results = results_in(message)
+    return None if results is None else list(dict.fromkeys(result.call_id for result in results))
+
+
+def with_results_only_for(message: Message, call_ids: Collection[str]) -> Message | None:
+    """Return a message without the results of other calls, None when nothing is left of it.
+
+    The very message when all its results are for `call_ids`.
+    """
+    content = message.get("content")
+    if not isinstance(content, list) or not has_result_blocks(content):
+        answers = answers_of(message)
+        return message if answers is None or any(answer in call_ids for answer in answers) else None
+    kept = [block for block in content if block_type(block) != RESULT_BLOCK or _answers(block, call_ids)]
+    if len(kept) == len(content):
+        return message
+    if not kept or (message.get("role") in RESULT_ROLES and not has_result_blocks(kept)):
+        return None
+    return {**message, "content": kept}
+
+
+def has_content_beside_results(message: Message) -> bool:
+    """Say whether a message holds anything but tool results."""
+    content = message.get("content")
+    if isinstance(content, list) and has_result_blocks(content):
+        return any(block_type(block) != RESULT_BLOCK for block in content)
+    return answers_of(message) is None
+
+
+def missing_result(call: Call) -> Message:
+    """Return the message that stands in for a result which never came."""
+    content = {"error": "The result of this tool call is missing: it was interrupted", "missing": True}
+    return {
+        "role": "tool",
+        "tool_call_id": call.id,
+        **({"name": call.name} if call.name else {}),
+        "content": json.dumps(content),
+        "metadata": {"synthetic": True},
+    }
+
+
+def _answers(block: object, call_ids: Collection[str]) -> bool:
+    result = read_result(block)
+    return result is not None and result.call_id in call_ids

@@ -2,17 +2,19 @@
 
 import asyncio
 import importlib
+import json
 import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from importlib.resources import files
 from typing import Any
 
 from amplifier_core import Usage
-from amplifier_kit.lenient_config import LenientConfig
+from amplifier_kit.config import LenientConfig
 from amplifier_kit.mounting import contribute
-from amplifier_kit.types import Coordinator
+from amplifier_kit.types import Config, Coordinator, JsonObject
 
 logger = logging.getLogger(__name__)
 
@@ -150,3 +152,44 @@ def _by_rates(rates: Mapping[str, Decimal], counts: TokenCounts) -> Decimal:
         (counts.cache_write_tokens, rates.get("cache_write_per_m", input_rate)),
     )
     return sum((tokens * rate for tokens, rate in parts), Decimal(0)) / _MILLION
+
+
+# What a provider knows about its vendor's models: a table in a file, so that a new model is a changed row.
+#
+# `models.json` in the provider's package: `{"format_version": 1, "default_model": str, "rows": [{"match": regex,
+# …}]}`.
+
+
+_FORMAT_VERSION = 1
+
+
+class ModelTable:
+    """The rows of a package's `models.json`, read at first use."""
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+        self._data: JsonObject = {}
+        self._rows: list[tuple[re.Pattern[str], JsonObject]] = []
+
+    @property
+    def data(self) -> Config:
+        """The whole file, for what a vendor needs beside the rows."""
+        self._read()
+        return self._data
+
+    @property
+    def default_model(self) -> str:
+        return str(self.data["default_model"])
+
+    def row(self, model: str) -> Config:
+        """Return the first row whose pattern is found in the lower-cased id; the last one matches every id."""
+        return next(row for pattern, row in self._read() if pattern.search(model.lower()))
+
+    def _read(self) -> list[tuple[re.Pattern[str], JsonObject]]:
+        if not self._rows:
+            self._data = json.loads((files(self._package) / "models.json").read_text(encoding="utf-8"))
+            version = self._data.get("format_version")
+            if version != _FORMAT_VERSION:
+                raise ValueError(f"{self._package}/models.json has format {version!r}, known is {_FORMAT_VERSION}")
+            self._rows = [(re.compile(row["match"]), row) for row in self._data["rows"]]
+        return self._rows

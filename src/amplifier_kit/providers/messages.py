@@ -5,9 +5,10 @@ messages or as blocks, arguments as objects or as JSON text. `normalize` reads t
 an `IdentityCache`, pairs calls and results with a `ToolSequence`, and converts what is left to its own format.
 """
 
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from amplifier_core.utils.serialize import sanitize_text
 from amplifier_core.utils.tool_messages import (
@@ -21,8 +22,7 @@ from amplifier_core.utils.tool_messages import (
     read_call,
     results_in,
 )
-from amplifier_kit.messages.conversation import block_dict
-from amplifier_kit.messages.results import output_text
+from amplifier_kit.messages.conversation import block_dict, output_text
 from amplifier_kit.types import Block, Config
 
 _THINKING_BLOCKS = frozenset({"thinking", "redacted_thinking"})
@@ -164,3 +164,48 @@ def _normal(result: Result) -> NormalResult:
         if block_type(block) == "image"
     )
     return NormalResult(result.call_id, output_text(output), images, result.is_error)
+
+
+V = TypeVar("V")
+S = TypeVar("S")
+
+
+class IdentityCache(Generic[V]):
+    """Values by the identity of the object they were made of; each goes when its object does.
+
+    The requests of a conversation hold the same message objects again and again, so that a provider converts each
+    message once. What is kept must not depend on where the message stands.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[weakref.ref[object], V]] = {}
+
+    def get(self, source: S, make: Callable[[S], V]) -> V:
+        """Return what was made of this very object, or make it now."""
+        return self.get_all((source,), make)[0]
+
+    def get_all(self, sources: Iterable[S], make: Callable[[S], V]) -> list[V]:
+        """Return what was made of each of these very objects, or make it now."""
+        known = self._kept
+        return [
+            kept[1] if (kept := known.get(id(source))) is not None and kept[0]() is source else self._make(source, make)
+            for source in sources
+        ]
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def _make(self, source: S, make: Callable[[S], V]) -> V:
+        key = id(source)
+        value = make(source)
+        try:
+            reference: weakref.ref[object] = weakref.ref(source, lambda gone: self._drop(key, gone))
+        except TypeError:  # a plain dict: converted every time
+            return value
+        self._kept[key] = (reference, value)
+        return value
+
+    def _drop(self, key: int, gone: "weakref.ref[object]") -> None:
+        kept = self._kept.get(key)
+        if kept is not None and kept[0] is gone:  # the place may belong to a newer object by now
+            del self._kept[key]

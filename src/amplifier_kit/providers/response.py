@@ -1,11 +1,13 @@
 """The response of a provider: the kernel's, with its content once more in the form that events and displays use."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 from amplifier_core import ChatResponse, ToolCall
 from amplifier_core.content_models import TextContent, ThinkingContent, ToolCallContent
 from amplifier_core.message_models import TextBlock, ThinkingBlock, ToolCallBlock
 from amplifier_kit.messages.conversation import text_of
+from amplifier_kit.types import JsonObject
 
 MirrorBlock = TextContent | ThinkingContent | ToolCallContent
 
@@ -48,3 +50,20 @@ def _mirror(block: object) -> MirrorBlock | None:
         case ToolCallBlock(id=call_id, name=name, input=arguments):
             return ToolCallContent(id=call_id, name=name, arguments=arguments)
     return None
+
+
+_PARTS = ("limit", "remaining", "reset")
+
+
+def read_rate_limits(headers: Mapping[str, str], name: str, kinds: Iterable[str]) -> JsonObject:
+    """Return `{requests_limit: 50, …}` for what is limited; `name` is a header's, with `{kind}` and `{part}` in it.
+
+    Numbers that cannot be read are left out; when a limit is reset stays a text.
+    """
+    limits: JsonObject = {}
+    for kind in kinds:
+        for part in _PARTS:
+            given = headers.get(name.format(kind=kind, part=part))
+            if given is not None and (part == "reset" or given.strip().isdecimal()):
+                limits[f"{kind.replace('-', '_')}_{part}"] = given if part == "reset" else int(given)
+    return limits

@@ -13,9 +13,8 @@ from amplifier_core.events import PROVIDER_TOOL_SEQUENCE_REPAIRED
 from amplifier_core.utils.tool_messages import with_stand_ins
 from amplifier_kit.types import Block, EventData
 
-from .events import ProviderEvents
-from .identity_cache import IdentityCache
-from .messages import NormalMessage, normalize
+from .messages import IdentityCache, NormalMessage, normalize
+from .stream import ProviderEvents
 
 logger = logging.getLogger(__name__)
 

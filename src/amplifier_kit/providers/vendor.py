@@ -13,12 +13,11 @@ from amplifier_core.llm_errors import ConfigurationError
 from amplifier_kit.client_slot import ClientSlot
 from amplifier_kit.mounting import contribute_events
 
-from .call import ProviderCall
+from .call import CONCURRENCY, ConcurrencyGate, ProviderCall
 from .cost import CostTally, Prices, TokenCounts
-from .events import STREAM_EVENTS, ProviderEvents
-from .gate import CONCURRENCY, ConcurrencyGate
 from .response import parse_tool_calls
 from .settings import VendorSettings
+from .stream import STREAM_EVENTS, ProviderEvents
 
 S = TypeVar("S", bound=VendorSettings)
 VENDOR_EVENTS = (CONCURRENCY, *STREAM_EVENTS)  # what every one of them emits beyond the kernel's list

@@ -8,10 +8,112 @@ from typing import Any, NamedTuple
 
 from amplifier_core.utils import json_safe
 
-from .masking import DEFAULT_RULES, MASK, RULES, Rule, TextMasker, rules_named
-from .named_secrets import is_secret_value, names_credentials, names_secret
-from .protection import DEFAULT_ALLOWLIST, IDENTIFIER_KEYS, Allowlist, shape_of
-from .secret_tokens import CREDENTIAL_VALUES
+from .patterns import PatternSet, SensitivePattern, Span, find_unseen
+from .personal_patterns import PII_PATTERNS
+from .secret_patterns import CREDENTIAL_VALUES, SECRET_PATTERNS, is_secret_value, names_credentials, names_secret
+
+# Text → text in which a label stands for whatever is sensitive.
+
+
+DEFAULT_RULES = ("secrets", "pii-basic")
+
+MASK = re.compile(r"\[REDACTED:[A-Z0-9_-]{1,32}\]")
+
+_SHORTEST = 6  # a@b.cc
+_MAX_ROUNDS = 8
+_LONGEST_REMEMBERED = 64
+_MAX_REMEMBERED = 4096
+
+
+class Rule:
+    """Patterns whose findings are masked with one label; none of them is shorter than `shortest`."""
+
+    def __init__(self, label: str, patterns: Iterable[SensitivePattern], *, shortest: int = 1) -> None:
+        self.mask = f"[REDACTED:{label}]"
+        self.shortest = shortest
+        self._patterns = PatternSet(patterns)
+
+    def mask_once(self, text: str) -> str:
+        """Return `text` with everything masked that is found in it now."""
+        found = [*self._find(text), *find_unseen(text, self._find)]
+        if not found:
+            return text
+        present = {match.span() for match in MASK.finditer(text)}  # they stay, unless more than they is to be masked
+        pieces, done = [], 0
+        for start, end in _joined([*found, *present]):
+            if (start, end) not in present:
+                pieces += [text[done:start], self.mask]
+                done = end
+        return "".join([*pieces, text[done:]])
+
+    def _find(self, text: str) -> list[Span]:
+        return [span for one in self._patterns.that_may_occur(text) for span in one.find(text)]
+
+
+RULES = {
+    "secrets": Rule("SECRET", SECRET_PATTERNS, shortest=_SHORTEST),
+    "pii-basic": Rule("PII", PII_PATTERNS, shortest=_SHORTEST),
+}
+
+
+class TextMasker:
+    """Masks text by rules, one after the other."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self._rules = rules
+        self._shortest = min((rule.shortest for rule in rules), default=_SHORTEST)
+        self._harmless: set[str] = set()  # short texts without anything to mask: most come again and again
+
+    def mask(self, text: str) -> str:
+        """Return `text` with masks in it, the very same object when there is nothing to mask.
+
+        What stood beside a masked text may be recognised only then, so it is looked at again until nothing more is
+        found; a text that does not come to rest is masked as a whole. Masking twice is therefore masking once.
+        """
+        if len(text) < self._shortest or text in self._harmless:
+            return text
+        for _ in range(_MAX_ROUNDS):
+            masked = text
+            for rule in self._rules:
+                masked = rule.mask_once(masked)
+            if masked == text:
+                self._remember(text)
+                return text
+            text = masked
+        return self._rules[0].mask
+
+    def forget(self) -> None:
+        """Let go of every text."""
+        self._harmless.clear()
+
+    def _remember(self, text: str) -> None:
+        if len(text) <= _LONGEST_REMEMBERED:
+            if len(self._harmless) >= _MAX_REMEMBERED:
+                self._harmless.clear()
+            self._harmless.add(text)
+
+
+def mask_text(text: str, rules: Iterable[str] = DEFAULT_RULES) -> str:
+    """Return `text` with everything masked that the named rules find."""
+    return TextMasker(rules_named(rules)).mask(text)
+
+
+def rules_named(names: Iterable[str]) -> list[Rule]:
+    """Return the rules that go by these names, secrets first; a name that no rule has is left out."""
+    wanted = set(names)
+    return [rule for name, rule in RULES.items() if name in wanted]
+
+
+def _joined(spans: list[Span]) -> list[Span]:
+    """Return the spans in the order of the text, those that overlap made one."""
+    joined: list[Span] = []
+    for start, end in sorted(spans):
+        if joined and start < joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+        else:
+            joined.append((start, end))
+    return joined
+
 
 _NATIVE_TYPES = (str, int, float, bool, type(None), dict, list, tuple)
 _NATIVE = frozenset(_NATIVE_TYPES)
@@ -199,3 +301,75 @@ def _numbered(key: Any, entries: dict[Any, Any], namesakes: dict[Any, int]) -> A
         namesakes[key] = namesakes.get(key, 1) + 1
         numbered = f"{key}#{namesakes[key]}"
     return numbered
+
+
+# What is never masked: identifiers, dates and costs that look like ones, and the paths of an allowlist.
+
+
+IDENTIFIER_KEYS = frozenset(
+    {
+        "session_id",
+        "parent_id",
+        "parent",
+        "parent_session_id",
+        "sub_session_id",
+        "tool_call_id",
+        "parallel_group_id",
+        "request_id",
+        "span_id",
+        "parent_span_id",
+        "turn_id",
+        "step_id",
+    }
+)
+DEFAULT_ALLOWLIST = frozenset(
+    {
+        "session_id",
+        "parent_id",
+        "parent",
+        "timestamp",
+        "lvl",
+        "level",
+        "tool_name",
+        "provider",
+        "orchestrator",
+        "status",
+        "type",
+        "ts",
+        "seq",
+        "turn_id",
+        "span_id",
+        "parent_span_id",
+        "model",
+        "usage.cost_usd",
+        "working_dir",
+    }
+)
+
+_TIME = r"[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?"
+_DATE = re.compile(rf"\d{{4}}-\d\d-\d\d(?:{_TIME})?|\d{{9,10}}(?:\.\d{{1,9}})?|\d{{13}}|\d{{16}}|\d{{19}}", re.ASCII)
+_COST = re.compile(r"[+-]?\d{1,30}(?:\.\d{1,30})?(?:[eE][+-]?\d{1,3})?", re.ASCII)
+_SHAPES = dict.fromkeys(("timestamp", "ts", "started_at", "ended_at", "created_at"), _DATE) | {"cost_usd": _COST}
+_PATH_STEP = re.compile(r"\.|(?=\[)")
+
+
+def shape_of(key: Any) -> re.Pattern[str] | None:
+    """Return what the texts of a key should look like, whatever an allowlist says; None for most keys."""
+    return _SHAPES.get(key)
+
+
+class Allowlist:
+    """Exact paths (`a.b`, `a[0]`), each of which exempts everything below it."""
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self._paths = frozenset(paths)
+        self._on_the_way = {
+            path[: step.start()] for path in self._paths for step in _PATH_STEP.finditer(path) if step.start()
+        }
+
+    def exempts(self, path: str | None) -> bool:
+        return path in self._paths
+
+    def narrowed(self, path: str | None) -> str | None:
+        """Return the path when it leads to an exempt one, else None: below it no path needs to be known."""
+        return path if path in self._on_the_way else None

@@ -5,8 +5,11 @@ import os
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal, cast
+
+from amplifier_kit.config import LenientConfig
 
 logger = logging.getLogger(__name__)
 
@@ -113,3 +116,55 @@ def _find_parent(root: Path, membership: Path) -> Path | None:
         return None
     is_usable = {"memory", "pids"} <= controllers and os.access(own.parent, os.W_OK)
     return own.parent if is_usable and os.access(own.parent / "cgroup.procs", os.W_OK) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """What a program may see and do; all paths are real ones, without symbolic links.
+
+    Everything that is not mentioned can be read and not changed. `/tmp` is a private, empty one, as is every private
+    place, except for what is writable or readable below it. What is hidden is absent even inside a writable place,
+    except for what is shown below it, and what is read-only stays so there. What is `kept_folders` and `kept_files` is
+    read-only in a writable place even if it does not exist: then it is made, empty.
+    """
+
+    working_dir: Path
+    writable: tuple[Path, ...] = ()
+    readable: tuple[Path, ...] = ()
+    read_only: tuple[Path, ...] = ()
+    hidden: tuple[Path, ...] = ()
+    shown: tuple[Path, ...] = ()
+    kept_folders: tuple[Path, ...] = ()
+    kept_files: tuple[Path, ...] = ()
+    private: tuple[Path, ...] = ()
+    has_network: bool = False
+    limits: Limits = field(default_factory=Limits)
+
+
+# The configuration keys of a module that runs programs.
+
+
+Mode = Literal["auto", "required", "off"]
+
+_MODES = ("auto", "required", "off")
+
+
+def read_mode(given: LenientConfig, *, default: Mode) -> Mode:
+    """Return the key `sandbox`; a value that cannot be understood must not open what it was meant to close.
+
+    YAML reads a bare `off` as false and `on` as true.
+    """
+    value = given.raw("sandbox")
+    if value is None:
+        return default
+    word = {False: "off", True: "required"}[value] if isinstance(value, bool) else str(value).strip().lower()
+    return cast("Mode", word) if word in _MODES else given.refuse("sandbox", value, ", ".join(_MODES), "required")
+
+
+def read_limits(given: LenientConfig) -> Limits:
+    """Return the keys `memory_mb`, `processes` and `cpu_seconds`; one that cannot be read is narrow."""
+    return Limits(
+        memory_mb=given.integer("memory_mb", None, minimum=1, when_unusable=512),
+        processes=given.integer("processes", None, minimum=1, when_unusable=64),
+        cpu_seconds=given.integer("cpu_seconds", None, minimum=1, when_unusable=60),
+    )

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies_environment, proxy_bypass
 
-from amplifier_system.addresses import canonical_host
 from amplifier_system.tasks import start_task
+from amplifier_system.urls import canonical_host
 
 if TYPE_CHECKING:
     from .program import Program

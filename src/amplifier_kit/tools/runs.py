@@ -2,8 +2,9 @@
 
 import logging
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from amplifier_core import ToolResult
 from amplifier_core.boundary import emit_quietly
@@ -44,3 +45,26 @@ async def in_worker(work: Callable[[threading.Event], T]) -> T:
 async def announce(coordinator: Coordinator, event: str, data: EventData) -> None:
     """Emit an event if anyone can hear it; a sink that fails changes nothing for the caller."""
     await emit_quietly(getattr(coordinator, "hooks", None), event, data)
+
+
+class AnsweringTool(ABC):
+    """A tool that says in `answer` what it does, and may raise there: `execute` returns a result whatever happens."""
+
+    name: ClassVar[str]
+
+    if TYPE_CHECKING:  # a class attribute, an attribute or a property, as the tool has it
+
+        @property
+        def input_schema(self) -> dict[str, Any]: ...
+
+    def get_schema(self) -> dict[str, Any]:
+        """Return the schema of the input."""
+        return self.input_schema
+
+    async def execute(self, input: dict[str, Any]) -> ToolResult:
+        """Do what the input asks for; a failure is a result, too."""
+        return await answered(self.name, self.answer(input))
+
+    @abstractmethod
+    async def answer(self, given: Any) -> ToolResult:
+        """Return the result for an unchecked input; a `ToolFailure` tells what is wrong."""

@@ -3,10 +3,8 @@
 `SessionPolicy` is the value that tools ask, `merge_policies` lays the policies of a plan's layers over each other.
 """
 
-from .exceptions import PolicyError
 from .network_access import NetworkAccess
-from .path_access import DeniedBelow, OriginOf
-from .places import closed_places
+from .path_access import DeniedBelow, OriginOf, PolicyError, closed_places
 from .rules import PolicyRules, default_rules, merge_policies, policy_sections
 from .running_places import RunningPlace, find_running_place
 from .session_policy import SessionPolicy, default_policy

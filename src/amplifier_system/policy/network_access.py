@@ -9,11 +9,9 @@ from ipaddress import ip_address, ip_network
 from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
-from amplifier_system.addresses import canonical_host, is_public
-from amplifier_system.urls import shown
+from amplifier_system.urls import canonical_host, is_public, shown
 
-from .exceptions import PolicyError
-from .path_access import OriginOf
+from .path_access import OriginOf, PolicyError
 
 PRIVATE = "private"
 """Stands in a list of hosts for every address that is not public, and for the names of this machine."""

@@ -13,7 +13,7 @@ from typing import Any, Self, cast
 
 from .environment_access import SECRET_VARIABLES
 from .network_access import PRIVATE, Commands, newly_named
-from .places import secret_places
+from .path_access import secret_places
 from .running_places import DENIED_NAMES
 
 _Section = Mapping[str, tuple[str, ...]]

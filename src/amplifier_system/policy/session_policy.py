@@ -12,9 +12,8 @@ from typing import Any, Self
 from amplifier_system.homes import HOME_VARIABLES
 
 from .environment_access import EnvironmentAccess
-from .exceptions import PolicyError
 from .network_access import NetworkAccess
-from .path_access import OriginOf, PathAccess, is_bare_name
+from .path_access import OriginOf, PathAccess, PolicyError, is_bare_name
 from .rules import PolicyRules, policy_sections
 from .running_places import repository_shape
 

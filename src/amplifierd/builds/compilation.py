@@ -15,8 +15,7 @@ from typing import Any
 from amplifier_core.exceptions import AmplifierError
 from amplifier_foundation.exceptions import RefResolutionError
 from amplifier_foundation.sources import GitReference, UrlReference, ZipReference, parse_reference
-from amplifier_foundation.sources.hashing import IGNORED_NAMES, IGNORED_PATTERNS
-from amplifier_foundation.sources.resolved import UNPINNED
+from amplifier_foundation.sources.resolved import IGNORED_NAMES, IGNORED_PATTERNS, UNPINNED
 from amplifier_foundation.sources.store import make_directory, now, remove
 from amplifier_system.files import write_atomically
 from amplifier_system.tasks import run_to_end
@@ -32,13 +31,24 @@ from . import publication
 from .build import INSTRUCTION_FILE, ORIGINS_FILE, PLAN_FILE, WRITTEN, Build
 from .dependencies import Dependencies, DependencyInstaller, Earlier
 from .fingerprints import Fingerprints, copy_files, hash_files, list_content
-from .lock import FILE_NAME, VERSION, ProfileLock, ResourceKey, make_lock, resource_path, write_lock
+from .lock import (
+    FILE_NAME,
+    VERSION,
+    ProfileLock,
+    ResourceKey,
+    compute_build_id,
+    make_lock,
+    platform_name,
+    python_version,
+    resource_path,
+    write_lock,
+)
 from .origins import find_origins
 from .plan_generation import generate_portable
 from .profile_catalogue import Roots
-from .resources import Located, ResourceError, Wanted
-from .staleness import RESTORABLE, UNREACHABLE, Inspection
-from .workshop import Workshop
+from .resources import Located, ResourceError, Wanted, find_wanted
+from .staleness import RESTORABLE, UNREACHABLE, Inspection, Reason
+from .supply import Workshop
 
 logger = logging.getLogger(__name__)
 
@@ -393,3 +403,36 @@ def _failed(profile_id: ProfileId, failures: Sequence[_Failure]) -> ProfileCompi
         problems=[each.error.message for each in failures],
         hint="; ".join(hints),
     )
+
+
+async def remake(
+    workshop: Workshop, merged: MergedProfile, roots: Roots, lock: ProfileLock, fingerprints: Fingerprints
+) -> Build:
+    """Make the build that a lock describes, beside the published one; the caller holds the lock of the profile.
+
+    Raises:
+        ProfileCompilationError: what is on this machine, or what its sources have now, makes another one.
+    """
+    _check_same(merged, lock)
+    wanted = find_wanted(merged, roots, [key for key, _ in lock.resources()])
+    missing = {key: "resource-missing" for key, entry in lock.resources() if entry["status"] == "ok"}
+    reasons = tuple(Reason(code, "/".join(key)) for key, code in missing.items())
+    if wanted.keys() != dict(lock.resources()).keys():
+        raise _refused(merged, lock, "the collection has other agents")
+    inspection = Inspection(None, lock, wanted, reasons, stale=missing)
+    compilation = Compilation(workshop, merged, roots, inspection, fingerprints, frozen=True, only=lock.build_id)
+    return await compilation.run()
+
+
+def _check_same(merged: MergedProfile, lock: ProfileLock) -> None:
+    made_for, here = (lock.data["python"], lock.data["platform"]), (python_version(), platform_name())
+    if made_for != here:
+        told = f"it was made for Python {made_for[0]} on {made_for[1]}, and this is Python {here[0]} on {here[1]}"
+        raise _refused(merged, lock, told)
+    if compute_build_id(merged, lock.resources()) != lock.build_id:
+        raise _refused(merged, lock, "the profile, one that it extends or its overlay is different here")
+
+
+def _refused(merged: MergedProfile, lock: ProfileLock, why: str) -> ProfileCompilationError:
+    text = f"build {lock.build_id} of profile {merged.profile_id} cannot be made here: {why}"
+    return ProfileCompilationError(text, code="frozen", problems=[why])

@@ -13,7 +13,6 @@ from typing import Any
 
 from amplifier_core.mount_plan import SESSION_MEMBERS
 from amplifier_core.packages import bare_name
-from amplifier_foundation.modules.host_packages import HostPackages, host_packages
 from amplifier_foundation.modules.installer import (
     InstallError,
     NoInstallerError,
@@ -21,8 +20,10 @@ from amplifier_foundation.modules.installer import (
     install_together,
 )
 from amplifier_foundation.modules.requirements import (
+    HostPackages,
     applies,
     extras_of,
+    host_packages,
     is_clearly_met,
     name_of,
     normalise_name,

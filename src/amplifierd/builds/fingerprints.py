@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from amplifier_foundation.exceptions import RefResolutionError
-from amplifier_foundation.sources.hashing import IGNORED_NAMES, IGNORED_PATTERNS
+from amplifier_foundation.sources.resolved import IGNORED_NAMES, IGNORED_PATTERNS
 from amplifier_foundation.sources.store import make_directory, read_json
 from amplifierd.identifiers import ProfileId
 from amplifierd.paths import Paths

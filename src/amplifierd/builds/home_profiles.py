@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from amplifier_core.exceptions import AmplifierError
 from amplifier_foundation.sources import Progress, ProgressEvent, Sources
-from amplifier_foundation.sources.locks import locked
 from amplifier_foundation.sources.resolved import Phase, report
+from amplifier_foundation.sources.store import locked
 from amplifier_system.threads import in_thread
 from amplifierd.documents.inheritance import MergedProfile
 from amplifierd.documents.literal_secrets import KeepSecret
@@ -24,18 +24,16 @@ from amplifierd.paths import Paths
 from amplifierd.settings import Settings
 
 from . import publication
-from .ancestry import extract_with_ancestors
 from .build import Build
+from .build_parts import find_changes
 from .fingerprints import Fingerprints
 from .lock import ProfileLock
 from .profile_catalogue import ProfileCatalogue, Roots
-from .profile_reading import ProfileReading
+from .profile_reading import ProfileReading, extract_with_ancestors
 from .resources import ResourceLocator, collections_of, with_installed
 from .sighting import Sighting, now_ns, sight
 from .staleness import RESTORABLE, Inspection, ProfileStatus, Reason, StatusWord, inspect
-from .supply import UNAVAILABLE, BuildSupply
-from .unchanged import find_changes
-from .workshop import Workshop
+from .supply import UNAVAILABLE, BuildSupply, Workshop
 
 if TYPE_CHECKING:
     from .depot import PublishedBuild
@@ -320,7 +318,7 @@ class Profiles(ProfileReading):
         return build
 
     async def _remake(self, profile_id: ProfileId, lock: ProfileLock) -> Build:
-        from .remaking import remake  # few builds have to be made twice
+        from .compilation import remake  # few builds have to be made twice
 
         await self.ensure_extracted(profile_id)
         merged, fingerprints = await asyncio.to_thread(self._load, profile_id)

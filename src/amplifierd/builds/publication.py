@@ -18,14 +18,13 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from amplifier_foundation.sources.locks import locked_now
-from amplifier_foundation.sources.store import make_directory, remove, unique
+from amplifier_foundation.sources.store import locked_now, make_directory, remove, unique
 from amplifier_system.files import write_atomically
 from amplifierd.exceptions import ProfileError
 from amplifierd.identifiers import ProfileId
 from amplifierd.paths import Paths
 
-from . import unchanged
+from . import build_parts
 from .build import move_if_unheld
 
 logger = logging.getLogger(__name__)
@@ -71,7 +70,7 @@ def place(paths: Paths, profile_id: ProfileId, staging: Path, build_id: str) -> 
     """Put a finished directory among a profile's builds, its files read-only, and return where it is now."""
     seal(staging)
     target = staging.rename(_free_name(builds_dir(paths, profile_id), build_id))
-    unchanged.settle(paths, profile_id, target)
+    build_parts.settle(paths, profile_id, target)
     return target
 
 
@@ -136,7 +135,7 @@ def remove_old_builds(
         trash = path.with_name(f".trash-{unique()}")
         if move_if_unheld(path, trash):
             remove(trash)
-            unchanged.forget(paths, profile_id, path)
+            build_parts.forget(paths, profile_id, path)
             removed.append(path)
     return tuple(removed)
 

@@ -22,7 +22,7 @@ from amplifier_foundation.sources import (
     Sources,
     parse_reference,
 )
-from amplifier_foundation.sources.hashing import hash_content
+from amplifier_foundation.sources.resolved import hash_content
 from amplifier_foundation.sources.store import now
 from amplifier_system.urls import shown
 from amplifierd.documents.document import ALL_AGENTS, DeclaredReference, ReferenceBase

@@ -18,15 +18,15 @@ from amplifierd.identifiers import ProfileId
 from amplifierd.paths import Paths
 
 from .build import Build
+from .build_parts import remembered
 from .fingerprints import fingerprints_file, is_left_behind, look
 from .installed_modules import InstalledModules, installed_modules
 from .profile_catalogue import ProfileCatalogue, Roots
 from .resources import MACHINE, Wanted
 from .staleness import Inspection
-from .unchanged import remembered
 
 if TYPE_CHECKING:
-    from amplifier_foundation.modules.host_packages import HostPackages
+    from amplifier_foundation.modules.requirements import HostPackages
 
 _SETTLED_NS = 100_000_000
 _COARSE_NS = 2_000_000_000  # for file systems whose clocks know whole seconds
@@ -175,6 +175,6 @@ def _status(path: str) -> Status | None:
 
 
 def _host(cache_dir: Path) -> HostPackages:
-    from amplifier_foundation.modules.host_packages import host_packages  # few builds lean on the host's packages
+    from amplifier_foundation.modules.requirements import host_packages  # few builds lean on the host's packages
 
     return host_packages(cache_dir)

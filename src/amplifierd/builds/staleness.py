@@ -17,7 +17,7 @@ from amplifierd.identifiers import ProfileId
 from amplifierd.issues import Issue
 from amplifierd.paths import Paths
 
-from .build_parts import find_added, is_intact, is_there, other_parts
+from .build_parts import find_added, find_changes, is_intact, is_there, other_parts
 from .fingerprints import Fingerprints, hash_files
 from .installed_modules import installed_modules
 from .lock import (
@@ -36,7 +36,6 @@ from .lock import (
 from .profile_catalogue import Roots
 from .publication import find_published
 from .resources import Located, ResourceLocator, Wanted, current_commit, find_files, find_wanted, is_near
-from .unchanged import find_changes
 
 StatusWord = Literal["missing", "stale", "fresh", "degraded", "invalid", "orphaned"]
 
@@ -303,7 +302,7 @@ class _Looking:
     def _look_at_host(self) -> None:
         """Compare what the host provides with what the lock says that it provided."""
         if recorded := self._lock.pins("host"):
-            from amplifier_foundation.modules.host_packages import host_packages  # few builds lean on these
+            from amplifier_foundation.modules.requirements import host_packages  # few builds lean on these
 
             versions = host_packages(self._paths.cache).versions
             changed = [pin for pin in recorded if versions.get(pin.partition("==")[0]) != pin.partition("==")[2]]

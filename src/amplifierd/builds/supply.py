@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,15 +16,16 @@ from amplifier_foundation.sources.resolved import report
 from amplifier_foundation.sources.store import make_directory, remove
 from amplifier_system.tasks import run_to_end
 from amplifier_system.threads import in_thread
-from amplifierd.documents.literal_secrets import find_literal_secrets
+from amplifierd.documents.literal_secrets import KeepSecret, find_literal_secrets
 from amplifierd.exceptions import ProfileCompilationError
 from amplifierd.identifiers import ProfileId
-from amplifierd.settings import Settings
+from amplifierd.paths import Paths
+from amplifierd.settings import CompileSettings, Settings
 
 from . import publication
 from .build import Build
 from .lock import ProfileLock, platform_name, python_version
-from .workshop import Workshop
+from .resources import ResourceLocator
 
 if TYPE_CHECKING:
     from .depot import BuildDepot, PublishedBuild
@@ -166,3 +169,15 @@ def _check_machine(lock: ProfileLock) -> None:
             code=UNAVAILABLE,
             hint="run the session on a machine of that kind, or switch it to the newest build of its profile",
         )
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """What every compile of a home works with; `in_use` says whether a profile is in use, `keep` stores a secret."""
+
+    paths: Paths
+    locator: ResourceLocator
+    settings: CompileSettings
+    offline: bool
+    in_use: Callable[[ProfileId], bool]
+    keep: KeepSecret

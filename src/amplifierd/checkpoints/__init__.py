@@ -6,8 +6,7 @@ from amplifier_system.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .checkpoints import Checkpoints
-    from .records import Checkpoint
-    from .results import Changes, UndoResult
+    from .records import Changes, Checkpoint, UndoResult
 
 __all__ = ["Changes", "Checkpoint", "Checkpoints", "UndoResult"]
 
@@ -15,7 +14,6 @@ __getattr__ = lazy_names(
     __name__,
     {
         ".checkpoints": ("Checkpoints",),
-        ".records": ("Checkpoint",),
-        ".results": ("Changes", "UndoResult"),
+        ".records": ("Changes", "Checkpoint", "UndoResult"),
     },
 )

@@ -15,16 +15,15 @@ from amplifierd.exceptions import CheckpointError
 
 from .ignore_rules import REPOSITORY
 from .manifest import UNKNOWN, Difference, Manifest, ancestors, differences, files_of, write_tree
-from .object_store import ObjectStore
+from .object_store import ObjectStore, PackWriter
 from .observation import Bounds, Observation, Observer
-from .pack_file import PackWriter
 from .records import Checkpoint, Records
 from .root_directory import RootDirectory, real_path
 from .stat_cache import load_cache
-from .undo_journal import UndoJournal
+from .undo_plan import UndoJournal
 
 if TYPE_CHECKING:
-    from .results import Changes, UndoResult
+    from .records import Changes, UndoResult
 
 T = TypeVar("T")
 
@@ -100,8 +99,8 @@ class Checkpoints:
 
     async def changes(self, before: Checkpoint, after: Checkpoint | None = None) -> Changes:
         """Return what changed between two checkpoints, or until now."""
-        from .diff import describe_modes, diff_trees  # loaded when it is used, as what undoing needs
-        from .results import Changes, paths_of
+        from .manifest import describe_modes, diff_trees  # loaded when it is used, as what undoing needs
+        from .records import Changes, paths_of
 
         changed, trees, reason = await self._run(lambda stop: self._compare(before, after, stop))
         added, modified, deleted = paths_of(changed)
@@ -212,8 +211,8 @@ class Checkpoints:
         return changed, (left, right), first.reason or reason
 
     def _undo(self, before: Checkpoint, after: Checkpoint, force: bool, stop: Stop) -> UndoResult:
+        from .records import UndoResult
         from .restoration import Restoration
-        from .results import UndoResult
         from .undo_plan import plan_undo
 
         started_s = time.monotonic()

@@ -14,12 +14,12 @@ from typing import Any, Self
 import httpx2
 
 from amplifier_core.exceptions import AmplifierError
-from amplifier_system.server_trust import trust_for
+from amplifier_system.urls import trust_for
 from amplifierd.daemon.run_file import RunningDaemon, find_running
 from amplifierd.exceptions import NotReadyError, RemoteError
 from amplifierd.paths import Paths
 from amplifierd.session_store.cursor import Cursor
-from amplifierd.workers.error_transfer import error_of
+from amplifierd.workers.json_rpc import error_of
 
 _API = "/api/v1"
 _ATTEMPTS = 8

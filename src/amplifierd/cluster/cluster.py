@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 
-from amplifier_system.supervisor import beat, cancelled
+from amplifier_system.tasks import beat, cancelled
 from amplifierd.exceptions import (
     MemberFencedError,
     NotReadyError,
@@ -23,11 +23,10 @@ from amplifierd.exceptions import (
 from .channel import Channels
 from .cluster_token import token_check
 from .destination import Destination
-from .member_choice import choose, eligible
-from .member_view import MemberView
+from .member_choice import MemberView, choose, eligible
 from .peers import Peers
+from .session_locations import Whereabouts, daemon_at
 from .takeover import TakeOver, Takeover
-from .whereabouts import Whereabouts, daemon_at
 
 if TYPE_CHECKING:
     from amplifierd.session_store.postgres.store import PostgresStore

@@ -57,3 +57,10 @@ def _checked(text: str, place: str) -> bytes:
             hint="copy config/cluster_token of another member, or remove it to have one made",
         )
     return text.encode()
+
+
+STANDS_ALONE = "this daemon is not part of a cluster: it keeps its sessions in files, which it shares with no other"
+HOW_TO_JOIN = (
+    "name the PostgreSQL that the daemons share in config/daemon.yaml (store: postgresql://user@host/database) and"
+    " restart it, or start a cluster to try: amplifierd cluster try"
+)

@@ -8,11 +8,10 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from amplifier_core.exceptions import AmplifierError
-from amplifier_system.supervisor import beat
 from amplifier_system.surroundings import chance, new_token
-from amplifier_system.tasks import start_task
+from amplifier_system.tasks import beat, start_task
 
-from .member_view import MemberView
+from .member_choice import MemberView
 
 if TYPE_CHECKING:
     from amplifierd.session_store.postgres.store import PostgresStore

@@ -10,8 +10,8 @@ from pathlib import Path, PurePosixPath
 
 from amplifier_foundation.registry.remote_paths import is_of_this_machine
 from amplifier_foundation.sources import Progress, ProgressEvent, Sources, hash_content
-from amplifier_foundation.sources.locks import locked
 from amplifier_foundation.sources.resolved import Phase, report
+from amplifier_foundation.sources.store import locked
 from amplifier_system.threads import in_thread
 from amplifierd.builds.profile_catalogue import CollectionRoot
 from amplifierd.documents.document import ReferenceBase
@@ -21,12 +21,11 @@ from amplifierd.identifiers import LOCAL, ProfileId, checked_collection_id
 from amplifierd.issues import Issue
 from amplifierd.paths import Paths
 
-from .builtin import BUILTIN_SOURCE, FOUNDATION
 from .collections_lock import CollectionsLock
 from .extraction import Extraction, extract
 from .models import CollectionEntry, LockedCollection
 from .own_profiles import OWN_ENTRY, OwnProfiles
-from .registry_file import RegistryFile, not_found
+from .registry_file import BUILTIN_SOURCE, FOUNDATION, RegistryFile, not_found
 from .sources import LABELS, CollectionSources, pinned_source
 
 _LOCK_TIMEOUT_S = 1800.0

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from amplifier_foundation.sources.locks import locked_now
+from amplifier_foundation.sources.store import locked_now
 from amplifierd.exceptions import CollectionError
 from amplifierd.identifiers import is_collection_or_profile_name
 from amplifierd.issues import Issue

@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Collection as SizedCollection
+from pathlib import Path
+from typing import Any
 
 from amplifier_foundation.sources import Sources, parse_reference
 from amplifier_foundation.sources.store import now
 from amplifier_system.threads import in_thread
 from amplifierd.builds.home_profiles import Profiles
-from amplifierd.builds.lock import DEPENDENCY_MISSING
-from amplifierd.exceptions import CollectionError
+from amplifierd.builds.lock import DEPENDENCY_MISSING, LockUnusableError, read_lock
+from amplifierd.exceptions import CollectionError, FormatUnsupportedError
 from amplifierd.identifiers import LOCAL, ProfileId, checked_collection_id
 from amplifierd.issues import Issue
 from amplifierd.paths import Paths
 from amplifierd.settings import StartupSettings
 
 from .catalogue import Catalogue
-from .inventory import take_inventory
-from .listing import Listing
-from .models import AddResult, Collection, CollectionEntry, Inventory, SyncResult
+from .extraction import SYNC_FAILED
+from .models import (
+    AddResult,
+    Collection,
+    CollectionEntry,
+    CollectionProfile,
+    CollectionStatus,
+    Inventory,
+    LockedCollection,
+    SyncResult,
+)
 from .own_profiles import OWN_ENTRY
-from .registry_file import already_exists, not_found
+from .registry_file import BUILTIN_SOURCE, already_exists, not_found
 from .sync import CollectionSync
 
 
@@ -213,3 +225,111 @@ class Collections:
 def _reserved() -> CollectionError:
     message = f"Collection '{LOCAL}' is reserved for your own profiles"
     return CollectionError(message, code="reserved-collection", hint="choose another id")
+
+
+logger = logging.getLogger(__name__)
+
+_PROJECT_FILE = "pyproject.toml"
+_KEYS = ("name", "version", "description", "author", "capabilities", "requires")
+
+
+def take_inventory(root: Path) -> Inventory:
+    """List the conventional directories of a collection and read its `pyproject.toml`, if there is one."""
+    return Inventory(
+        metadata=_read_metadata(root),
+        agents=_listed(root, (path for path in root.glob("agents/*.md") if path.is_file())),
+        context=_listed(root, (path for path in root.glob("context/**/*.md") if path.is_file())),
+        modules=_listed(root, (path for path in root.glob("modules/*") if (path / _PROJECT_FILE).is_file())),
+        scenario_tools=_listed(root, (path for path in root.glob("scenario-tools/*") if path.is_dir())),
+    )
+
+
+def _listed(root: Path, paths: Iterable[Path]) -> tuple[str, ...]:
+    relative = (path.relative_to(root) for path in paths)
+    return tuple(sorted(path.as_posix() for path in relative if not any(part.startswith(".") for part in path.parts)))
+
+
+def _read_metadata(root: Path) -> dict[str, Any]:
+    """Return what the project file at the root, else in a package directory below, says about the collection."""
+    packages = (path.parent / _PROJECT_FILE for path in sorted(root.glob("*/__init__.py")))
+    file = next((path for path in (root / _PROJECT_FILE, *packages) if path.is_file()), None)
+    if file is None:
+        return {}
+    try:
+        data = tomllib.loads(file.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError) as error:
+        logger.warning("%s cannot be read and is left out: %s", file, error)
+        return {}
+    project = _table(data, "project")
+    described = {
+        **project,
+        "author": _author(project.get("authors")),
+        "requires": project.get("dependencies"),
+        **_table(data, "tool", "amplifier", "collection"),
+    }
+    return {key: described[key] for key in _KEYS if described.get(key) is not None}
+
+
+def _table(data: Any, *keys: str) -> Mapping[str, Any]:
+    for key in keys:
+        data = data.get(key) if isinstance(data, Mapping) else None
+    return data if isinstance(data, Mapping) else {}
+
+
+def _author(authors: Any) -> str | None:
+    first = authors[0] if isinstance(authors, list) and authors else None
+    return (first.get("name") or first.get("email")) if isinstance(first, Mapping) else None
+
+
+class Listing:
+    """Describes the collections of one home."""
+
+    def __init__(self, paths: Paths, catalogue: Catalogue) -> None:
+        self._paths, self._catalogue = paths, catalogue
+
+    def describe(self, entry: CollectionEntry) -> Collection:
+        state = self._catalogue.lock.get(entry.identifier) or LockedCollection(entry.locked_source)
+        is_shipped = entry.source == BUILTIN_SOURCE
+        return Collection(
+            identifier=entry.identifier,
+            source=entry.locked_source,
+            status=_status(entry, state),
+            enabled=entry.enabled,
+            auto_sync=entry.auto_sync,
+            commit=state.commit,
+            content_hash=self._catalogue.shipped_hash() if is_shipped else state.content_hash,
+            installed_at=entry.installed_at,
+            synced_at=state.synced_at,
+            profiles=tuple(self._describe_profiles(entry.identifier, state)),
+            warnings=(*self._catalogue.registry.read().issues_of(entry.identifier), *state.errors),
+        )
+
+    def _describe_profiles(self, collection_id: str, state: LockedCollection) -> Iterator[CollectionProfile]:
+        for name in sorted(state.profiles):
+            profile = state.profiles[name]
+            status = self._profile_status(ProfileId(collection_id, name), profile.hash)
+            yield CollectionProfile(name, profile.version, profile.path, status, state.synced_at)
+        for name in state.orphaned:
+            yield CollectionProfile(name, "", "", "orphaned")
+        for name in sorted(state.broken):
+            yield CollectionProfile(name, "", state.broken[name], "invalid")
+
+    def _profile_status(self, profile_id: ProfileId, text_hash: str) -> str:
+        """Return what a profile's lock alone can tell; `home.profiles.status` looks further."""
+        try:
+            lock = read_lock(self._paths.profile_dir(profile_id))
+        except LockUnusableError:
+            return "missing"
+        except FormatUnsupportedError:
+            return "stale"
+        if lock.profile_hash != text_hash:
+            return "stale"
+        return "degraded" if lock.degraded else "fresh"
+
+
+def _status(entry: CollectionEntry, state: LockedCollection) -> CollectionStatus:
+    if not entry.enabled:
+        return "disabled"
+    if any(issue.code == SYNC_FAILED for issue in state.errors):
+        return "error"
+    return "synced" if state.synced_at else "unsynced"

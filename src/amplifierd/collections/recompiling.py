@@ -10,7 +10,7 @@ from amplifier_core.exceptions import AmplifierError
 from amplifierd.builds.build import Build
 from amplifierd.builds.home_profiles import Profiles
 from amplifierd.builds.lock import DEPENDENCY_MISSING, DEPENDENCY_REASON
-from amplifierd.documents.extends import Extends
+from amplifierd.documents.document import Extends
 from amplifierd.exceptions import ProfileValidationError
 from amplifierd.identifiers import ProfileId
 from amplifierd.issues import Issue, errors

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import yaml
 
 from amplifier_foundation.io import load_yaml
 from amplifier_foundation.provenance import find_line
-from amplifier_foundation.sources.locks import locked_now
+from amplifier_foundation.sources.store import locked_now
 from amplifierd.exceptions import CollectionError
 from amplifierd.identifiers import LOCAL, is_collection_or_profile_name
 from amplifierd.issues import Issue
@@ -265,3 +266,19 @@ def _entry(collection_id: str, value: Any) -> CollectionEntry:
 def _timestamp(value: str | date | None) -> str | None:
     """YAML reads a bare timestamp into a value of its own."""
     return value.isoformat().replace("+00:00", "Z") if isinstance(value, date | datetime) else value
+
+
+FOUNDATION = "foundation"
+"""The id of the collection shipped with the distribution; an entry of that name replaces it."""
+
+BUILTIN_SOURCE = f"builtin:{FOUNDATION}"
+"""How the source of the shipped collection is shown; it is not a reference."""
+
+
+def find_shipped_collection() -> Path | None:
+    """Return the directory of the shipped collection: in the installed package, else in the checkout it runs from."""
+    package = resources.files("amplifierd")
+    if not isinstance(package, Path):
+        return None
+    candidates = (package / "_registry", package.parent.parent / "registry")
+    return next((path for path in candidates if path.is_dir()), None)

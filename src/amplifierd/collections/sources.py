@@ -19,9 +19,9 @@ from amplifierd.builds.profile_catalogue import CollectionRoot
 from amplifierd.exceptions import CollectionError
 from amplifierd.paths import Paths
 
-from .builtin import BUILTIN_SOURCE
-from .discovery import hash_texts
+from .extraction import hash_texts
 from .models import LockedCollection
+from .registry_file import BUILTIN_SOURCE
 
 OWN_SOURCE = "config/profiles"
 """How the source of the user's own profiles is shown; it is not a reference."""

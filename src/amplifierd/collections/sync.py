@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from amplifier_core.exceptions import AmplifierError
-from amplifier_foundation.sources import Sources
+from amplifier_foundation.exceptions import RefResolutionError
+from amplifier_foundation.sources import FileReference, GitReference, NameReference, Sources, parse_reference
 from amplifier_system.threads import in_thread
 from amplifierd.builds.home_profiles import Profiles
+from amplifierd.builds.lock import LockUnusableError, read_lock
 from amplifierd.builds.publication import remove_profile
-from amplifierd.exceptions import CollectionError
+from amplifierd.exceptions import CollectionError, FormatUnsupportedError
 from amplifierd.identifiers import LOCAL, ProfileId
 from amplifierd.issues import Issue
 from amplifierd.paths import Paths
 
 from .catalogue import Catalogue
-from .checking import check_collection
 from .extraction import SYNC_FAILED, Extraction, failed, remove_all
 from .models import CollectionEntry, LockedCollection, ProfileOutcome, SyncResult, SyncStatus
-from .moved_references import find_moved
 from .recompiling import Outcomes, find_descendants, is_built, recompile
+from .sources import LABELS, CollectionSources
 
 logger = logging.getLogger(__name__)
 
@@ -257,3 +259,77 @@ def _compiled(collection_id: str, step: _Step, outcomes: Outcomes) -> SyncResult
     profiles = {**step.result.profiles, **{name: outcome for name, (outcome, _) in own.items()}}
     failures = tuple(issue for _, issue in own.values() if issue is not None)
     return replace(step.result, profiles=profiles, errors=(*step.result.errors, *failures))
+
+
+async def check_collection(
+    sources: CollectionSources, entry: CollectionEntry, state: LockedCollection | None, *, refresh: bool
+) -> SyncResult:
+    """Compare a collection's source with its last sync; with `refresh` the remote of a git source is asked.
+
+    A download can be compared only by making it, and counts as unchanged.
+
+    Raises:
+        CollectionError, RefResolutionError: the source cannot be looked at.
+    """
+    if state is None or state.synced_at is None:
+        return SyncResult("synced")
+    if state.source != entry.locked_source:
+        return SyncResult("updated", state.commit)
+    reference = None if entry.source in LABELS else parse_reference(entry.source)
+    if isinstance(reference, GitReference):
+        commit = await sources.ask_for_commit(reference) if refresh else None
+        after = commit or state.commit
+        return SyncResult("unchanged" if after == state.commit else "updated", state.commit, after)
+    if reference is not None and not isinstance(reference, FileReference):
+        return SyncResult("unchanged")
+    resolved = await sources.resolve(entry.source)
+    content_hash = await in_thread(lambda stop: resolved.content_hash)
+    return SyncResult("unchanged" if content_hash == state.content_hash else "updated")
+
+
+_Uses = dict[str, list[tuple[ProfileId, Mapping[str, Any]]]]
+
+
+async def find_moved(paths: Paths, sources: Sources, profile_ids: Iterable[ProfileId]) -> set[ProfileId]:
+    """Return the profiles that a remote has something newer for. A remote that gives no answer has nothing newer."""
+    candidates = tuple(profile_ids)
+    uses = await in_thread(lambda stop: _find_uses(paths, candidates))
+    moved: set[ProfileId] = set()
+
+    async def ask(ref: str) -> None:
+        try:
+            resolved = await sources.resolve(ref, refresh=True)
+            content_hash = None if resolved.commit else await in_thread(lambda stop: resolved.content_hash)
+        except RefResolutionError as error:
+            if error.reason == "auth":  # a lock has no credentials: the compile has, if the profile does
+                moved.update(profile_id for profile_id, _ in uses[ref])
+                return
+            logger.warning("%s cannot be asked for something newer: %s", ref, error.message)
+            return
+        for profile_id, entry in uses[ref]:
+            if (resolved.commit or content_hash) not in (entry.get("commit"), entry.get("content_hash")):
+                moved.add(profile_id)
+
+    await asyncio.gather(*map(ask, uses))
+    return moved
+
+
+def _find_uses(paths: Paths, profile_ids: Iterable[ProfileId]) -> _Uses:
+    """Return the references that can move, each with the entries of the locks that it is in."""
+    uses: _Uses = {}
+    for profile_id in profile_ids:
+        try:
+            lock = read_lock(paths.profile_dir(profile_id))
+        except (LockUnusableError, FormatUnsupportedError):
+            continue
+        for _, entry in lock.resources():
+            if entry["mutable"] and entry["ref"] and _is_remote(entry["ref"]):
+                uses.setdefault(entry["ref"], []).append((profile_id, entry))
+    return uses
+
+
+def _is_remote(ref: str) -> bool:
+    try:
+        return not isinstance(parse_reference(ref), FileReference | NameReference)
+    except RefResolutionError:
+        return False

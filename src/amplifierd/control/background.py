@@ -8,15 +8,14 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from enum import IntEnum
 from pathlib import Path
 
 from amplifier_foundation.sources.store import make_directory
 from amplifierd.daemon.log_files import LOG_FILE
 from amplifierd.daemon.run_file import RunningDaemon, find_running, home_in_use
-from amplifierd.exceptions import SettingsError
+from amplifierd.exceptions import FormatUnsupportedError, HomeInUseError, PortInUseError, SettingsError, UnsafeBindError
 from amplifierd.paths import Paths
-
-from .exit_codes import ExitCode
 
 _START_PATIENCE_S = 120.0
 _STOP_PATIENCE_S = 60.0
@@ -114,3 +113,28 @@ def following(file: Path, position: int) -> Iterator[str]:
                     yield line.rstrip("\n")
                     position = lines.tell()
         time.sleep(_LOOK_S * 4)
+
+
+# What the exit codes of `amplifierd` mean; `docs/daemon.md` has the same table.
+
+
+class ExitCode(IntEnum):
+    OK = 0
+    FAILURE = 1
+    CONFIGURATION = 2
+    HOME_IN_USE = 3
+    UNSAFE_BIND = 4
+    PORT_IN_USE = 98
+
+
+_CODES: dict[type[Exception], ExitCode] = {
+    SettingsError: ExitCode.CONFIGURATION,
+    FormatUnsupportedError: ExitCode.CONFIGURATION,
+    HomeInUseError: ExitCode.HOME_IN_USE,
+    UnsafeBindError: ExitCode.UNSAFE_BIND,
+    PortInUseError: ExitCode.PORT_IN_USE,
+}
+
+
+def code_of(error: Exception) -> ExitCode:
+    return next((_CODES[kind] for kind in type(error).__mro__ if kind in _CODES), ExitCode.FAILURE)

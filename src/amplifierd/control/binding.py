@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from amplifier_system.addresses import is_loopback
+from amplifier_system.urls import is_loopback
 from amplifierd.exceptions import PortInUseError, UnsafeBindError
 from amplifierd.settings import Settings
 

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
-from amplifier_system.screen import say
-from amplifierd.cluster.standing_alone import HOW_TO_JOIN, STANDS_ALONE
+from amplifier_system.visible import say
+from amplifierd.cluster.cluster_token import HOW_TO_JOIN, STANDS_ALONE
 from amplifierd.daemon.run_file import find_running
 from amplifierd.exceptions import MemberError, NotReadyError
 from amplifierd.paths import Paths

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,15 +18,16 @@ import typer
 
 from amplifier_core import __version__
 from amplifier_core.exceptions import AmplifierError
-from amplifier_system.garbage_collection import begin_the_start
-from amplifier_system.screen import open_screens, say, screens
+from amplifier_system.startup import begin_the_start
+from amplifier_system.visible import open_screens, say, screens
 from amplifierd.daemon.log_files import LOG_FILE
 from amplifierd.daemon.run_file import find_running
+from amplifierd.exceptions import SettingsError
 from amplifierd.os_errors import explained
 from amplifierd.paths import Paths
 
-from . import background, cluster, service, tokens
-from .exit_codes import ExitCode, code_of
+from . import background, cluster, tokens
+from .background import ExitCode, code_of
 
 app = typer.Typer(
     name="amplifierd",
@@ -117,7 +122,7 @@ def serve(
         if given := {key: value for key, value in values.items() if value is not None}:
             flags[name] = given
     if reload:
-        from .reloading import serve_again_on_changes  # for development only
+        # for development only
 
         raise typer.Exit(serve_again_on_changes([argument for argument in sys.argv[1:] if argument != "--reload"]))
     begin_the_start()
@@ -207,16 +212,16 @@ def logs(
 @services.command("install")
 def install_service(ctx: typer.Context) -> None:
     """Write a systemd user unit, enable it and start it."""
-    file = service.install(ctx.obj.paths, ctx.obj.config)
+    file = install(ctx.obj.paths, ctx.obj.config)
     say(f"wrote {file}")
-    if not service.is_running_systemd():
+    if not is_running_systemd():
         say("systemd does not run here: enable it yourself with systemctl --user enable --now amplifierd")
 
 
 @services.command("uninstall")
 def uninstall_service() -> None:
     """Stop the service and remove its unit."""
-    file = service.uninstall()
+    file = uninstall()
     say("there is no unit" if file is None else f"removed {file}")
 
 
@@ -256,3 +261,103 @@ def _run(argv: Sequence[str]) -> int:
 def _reported(error: AmplifierError) -> int:
     say(f"error: {error.message}" + (f"\n  fix: {error.hint}" if error.hint else ""), err=True)
     return code_of(error)
+
+
+# The daemon as a service of the user: a systemd unit, so that it starts with the machine and is kept running.
+
+
+UNIT = "amplifierd.service"
+
+_TEXT = """\
+[Unit]
+Description=Amplifier daemon ({home})
+After=network.target
+
+[Service]
+Type=exec
+Environment="AMPLIFIERD_HOME={home}"
+ExecStart="{python}" -m amplifierd{config} serve
+Restart=on-failure
+RestartPreventExitStatus=2 3 4 98
+TimeoutStopSec=90
+KillMode=mixed
+NoNewPrivileges=yes
+
+[Install]
+WantedBy=default.target
+"""
+
+
+def unit_file() -> Path:
+    root = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(root) / "systemd" / "user" / UNIT
+
+
+def install(paths: Paths, config: Path | None = None) -> Path:
+    """Write the unit of a home, with the settings file to use if it is not its own, and start it where systemd runs.
+
+    Raises:
+        SettingsError: systemd refuses it.
+    """
+    file = unit_file()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    home, python = (_escaped(str(part)) for part in (paths.home, sys.executable))
+    settings = f' --config "{_escaped(str(config.absolute()))}"' if config else ""
+    file.write_text(_TEXT.format(home=home, python=python, config=settings), encoding="utf-8")
+    _systemctl("daemon-reload")
+    _systemctl("enable", "--now", UNIT)
+    return file
+
+
+def uninstall() -> Path | None:
+    """Stop the service and remove its unit; returns the file, None when there was none."""
+    file = unit_file()
+    if not file.exists():
+        return None
+    _systemctl("disable", "--now", UNIT)
+    file.unlink()
+    _systemctl("daemon-reload")
+    return file
+
+
+def is_running_systemd() -> bool:
+    """Say whether this user's services are kept by systemd."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    return shutil.which("systemctl") is not None and runtime is not None and Path(runtime, "systemd").exists()
+
+
+def _systemctl(*arguments: str) -> None:
+    if not is_running_systemd():
+        return
+    done = subprocess.run(["systemctl", "--user", *arguments], capture_output=True, text=True, check=False, timeout=90)
+    if done.returncode:
+        raise SettingsError(f"systemctl --user {' '.join(arguments)} failed: {done.stderr.strip()}")
+
+
+def _escaped(text: str) -> str:
+    """Return a text as it stands between quotes in a unit."""
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+
+
+_SOURCES = Path(__file__).parents[2]
+_LOOK_S = 0.5
+
+
+def serve_again_on_changes(arguments: Sequence[str]) -> int:
+    """Run `amplifierd` with these arguments, again whenever a file changes, until it ends by itself."""
+    while True:
+        seen = _newest()
+        process = subprocess.Popen([sys.executable, "-m", "amplifierd", *arguments])
+        try:
+            while process.poll() is None and _newest() == seen:
+                time.sleep(_LOOK_S)
+        except KeyboardInterrupt:
+            return process.wait()
+        if process.poll() is not None:
+            return process.returncode
+        process.terminate()
+        process.wait()
+
+
+def _newest() -> float:
+    return max(file.stat().st_mtime for file in _SOURCES.glob("amplifier*/**/*.py"))

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from amplifier_system.screen import say
+from amplifier_system.visible import say
 from amplifierd.daemon.callers import SCOPES
 from amplifierd.daemon.credentials import Credentials
 from amplifierd.daemon.tokens import Tokens

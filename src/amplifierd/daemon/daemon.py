@@ -11,33 +11,30 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from amplifier_core.exceptions import AmplifierError
 from amplifier_foundation.sources import ProgressEvent
-from amplifier_system.supervisor import LoopState
-from amplifier_system.tasks import start_task
-from amplifierd.exceptions import NotReadyError
+from amplifier_system.tasks import LoopState, start_task
+from amplifierd.exceptions import InvalidSettingError, NotReadyError
 from amplifierd.home import Home
 from amplifierd.live_sessions import LiveEvent
+from amplifierd.paths import Paths
 from amplifierd.sessions.announcements import DELETED
 from amplifierd.sessions.uncounted_usage import TURN_DONE
-from amplifierd.settings import Settings
+from amplifierd.settings import Settings, load_settings
+from amplifierd.settings_file import edit_settings
 from amplifierd.turns.queue_choice import open_turns
 from amplifierd.workers.workers import Workers
 
-from .audit import AuditLog
 from .callers import Caller
-from .credentials import Credentials
-from .draining import Draining
+from .credentials import Credentials, FailedAttempts
 from .event_hub import EventHub
-from .failed_attempts import FailedAttempts
-from .freshness import Freshness
 from .idempotency import IdempotencyKeys
 from .left_completions import remove_left_completions
-from .library_events import LibraryEvents
-from .loop_lag import LoopLag
-from .membership import open_cluster
+from .log_files import AuditLog
+from .membership import Draining, open_cluster
 from .metrics import Metrics
 from .operations import Operations
 from .other_members import Elsewhere
@@ -45,12 +42,10 @@ from .profile_edits import ProfileEdits
 from .published_event import PublishedEvent
 from .renderer import Renderer
 from .session_access import SessionAccess
-from .settings_change import change_settings
 from .shared_idempotency import SharedIdempotencyKeys
-from .stale_sessions import StaleSessions
 from .subscriber import StreamLimits
 from .tokens import Tokens
-from .upkeep import Upkeep
+from .upkeep import Freshness, LibraryEvents, LoopLag, StaleSessions, Upkeep
 
 if TYPE_CHECKING:
     from amplifierd.cluster.cluster import Cluster
@@ -383,3 +378,45 @@ def _stream_limits(settings: Settings) -> StreamLimits:
     return StreamLimits(
         queue_events=stream.queue_events, queue_bytes=stream.queue_bytes, ring_events=stream.ring_events
     )
+
+
+_AT_START = frozenset(
+    {"host", "port", "uds", "auth", "trusted_proxies", "tls", "metrics", "store", "cluster", "workers"}
+)
+"""Settings, and sections of them, that count from the next start on; a running daemon takes over the others."""
+
+_FILES = ("tls.certfile", "tls.keyfile", "cluster.ca_file")
+"""Files that the next start needs."""
+
+
+def change_settings(paths: Paths, settings: Settings, changes: Mapping[str, Any]) -> tuple[Settings, list[str]]:
+    """Write settings into a home's file, and return those that hold then, and the keys that wait for a restart.
+
+    Variables of the environment outrank the file, here as at a start; blocks.
+
+    Raises:
+        InvalidSettingError: a key is unknown or a value invalid; the file is as it was.
+    """
+    for key in _FILES:
+        if (file := changes.get(key)) and not _is_file(file):
+            raise InvalidSettingError(f"{key}: {file} is not a file", hint="put it there first")
+    edit_settings(paths.settings_file, changes, locks_dir=paths.locks)
+    stored, applied = load_settings(paths.settings_file), settings
+    waiting = []
+    for key in sorted(changes):
+        section, _, name = key.partition(".")
+        if section in _AT_START:
+            waiting.append(key)
+            continue
+        value = getattr(stored, section)
+        if name:
+            value = getattr(applied, section).model_copy(update={name: getattr(value, name)})
+        applied = applied.model_copy(update={section: value})
+    return applied, waiting
+
+
+def _is_file(path: str) -> bool:
+    try:
+        return Path(path).is_file()
+    except (OSError, ValueError):
+        return False

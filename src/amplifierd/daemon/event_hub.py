@@ -5,7 +5,7 @@ Everything here happens on the event loop of the daemon and without waiting: no 
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
@@ -14,10 +14,7 @@ from amplifierd.exceptions import TooManySubscribersError
 from amplifierd.session_store.cursor import Cursor
 from amplifierd.sessions.uncounted_usage import TURN_DONE
 
-from .event_filter import EventFilter
-from .event_ring import EventRing
-from .published_event import PublishedEvent, daemon_event
-from .session_ancestry import SessionAncestry
+from .published_event import EventFilter, PublishedEvent, daemon_event
 from .subscriber import Missing, StreamLimits, Subscriber
 
 _ENDS = 32
@@ -288,3 +285,69 @@ class EventHub:
         yield from self._of_all
         for watching in self._of_root.values():
             yield from watching
+
+
+class EventRing:
+    """Remembers events by numbers that never fall. Everything with a number after `floor` and up to `last` is in it.
+
+    In the ring of a tree these are the numbers of stored events. Pieces of answers have that of the event before them;
+    they may be missing. `cursor` is where the last event of the tree stands.
+    """
+
+    def __init__(self, floor: int, *, max_events: int, max_bytes: int) -> None:
+        self.floor = self.last = floor
+        self.cursor = Cursor(0, floor)
+        self.size = 0
+        self._max_events, self._max_bytes = max_events, max_bytes
+        self._events: deque[tuple[int, PublishedEvent]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def add(self, event: PublishedEvent, number: int) -> None:
+        self._events.append((number, event))
+        self.last, self.cursor = number, event.cursor or self.cursor
+        self.size += event.size
+        while len(self._events) > self._max_events or (self.size > self._max_bytes and len(self._events) > 1):
+            self.floor, oldest = self._events.popleft()
+            self.size -= oldest.size
+
+    def after(self, is_known: Callable[[PublishedEvent], bool]) -> list[PublishedEvent]:
+        """Return the events after the last one that is known, of those that are still there."""
+        found: list[PublishedEvent] = []
+        for _, event in reversed(self._events):
+            if is_known(event):
+                break
+            found.append(event)
+        return found[::-1]
+
+    def clear(self, floor: int | None = None) -> None:
+        """Forget the events: what comes next follows `floor`, by default the last of them."""
+        self._events.clear()
+        self.size = 0
+        self.floor = self.last = self.last if floor is None else floor
+
+
+class SessionAncestry:
+    """The sessions of the trees that were heard of. A session counts as one of its own ancestors."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, frozenset[str]] = {}
+        self._members: dict[str, set[str]] = {}
+
+    def learn(self, event: PublishedEvent) -> None:
+        """Note where the session of an event belongs."""
+        session_id, root_id = event.session_id, event.root_id
+        if session_id is None or root_id is None or session_id in self._lines:
+            return
+        parent_id = event.envelope().get("parent_id") if session_id != root_id else None
+        above = self._lines.get(str(parent_id), frozenset({str(parent_id), root_id})) if parent_id else {root_id}
+        self._lines[session_id] = frozenset({session_id, *above})
+        self._members.setdefault(root_id, set()).add(session_id)
+
+    def is_within(self, session_id: str | None, ancestor: str) -> bool:
+        return session_id is not None and (session_id == ancestor or ancestor in self._lines.get(session_id, ()))
+
+    def forget(self, root_id: str) -> None:
+        for session_id in self._members.pop(root_id, ()):
+            self._lines.pop(session_id, None)

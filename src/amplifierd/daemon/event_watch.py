@@ -9,10 +9,9 @@ from typing import Any, Protocol
 
 from amplifierd.session_store.cursor import Cursor
 
-from .event_filter import EventFilter
 from .event_hub import EventHub
-from .event_view import EventView
-from .published_event import PublishedEvent, daemon_event
+from .published_event import EventFilter, PublishedEvent, daemon_event
+from .session_access import EventView
 from .stored_tree import StoredTree
 from .subscriber import Item, Missing, Subscriber
 
@@ -276,3 +275,27 @@ def _gap(requested: object, resumed_at: object, reason: str, **of: Any) -> Publi
 def _number_of_boot(text: str | None, boot_id: str) -> int | None:
     boot, _, number = (text or "").rpartition("-")
     return int(number) if boot == boot_id and number.isascii() and number.isdigit() and len(number) < 19 else None
+
+
+# What one member shows another of everything that happens to its sessions, for those who watch all of them there.
+
+
+class MemberWatch(GlobalWatch):
+    """The events of this daemon's own sessions and of the work that it was asked for, and who may see them."""
+
+    def __init__(self, hub: EventHub, view: EventView, after: str | None) -> None:
+        super().__init__(hub, EventFilter(), view, after=after)
+
+    def frame(self, event: PublishedEvent) -> bytes:
+        frame = super().frame(event)
+        return frame if event.owners is None else b"owners: %b\n%b" % (",".join(sorted(event.owners)).encode(), frame)
+
+    async def _visible(self, events: Batch) -> Batch:
+        return [event for event in events if is_for_members(event)]
+
+
+def is_for_members(event: PublishedEvent) -> bool:
+    """Say whether other members pass an event on: one of a session or of an operation, and nothing else."""
+    if event.is_relayed:
+        return False
+    return event.root_id is not None or event.owners is not None or event.name.startswith("stream:")

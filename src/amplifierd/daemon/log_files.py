@@ -14,9 +14,10 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
 
-from amplifier_foundation.sources.store import make_directory
+from amplifier_foundation.sources.store import make_directory, now
+from amplifier_system.files import LineFile
 from amplifier_system.visible import visible, visible_json
-from amplifierd.sessions.secret_values import SecretValues
+from amplifierd.sessions.secret_values import SecretValues, masked
 
 LOG_FILE = "daemon.log"
 
@@ -125,3 +126,66 @@ class _JsonLines(logging.Formatter):
         if record.exc_info:
             value["traceback"] = self.formatException(record.exc_info)
         return visible_json(json.dumps(self._secrets.scrubbed(value), ensure_ascii=False))
+
+
+MAX_BYTES = 10 * 1024 * 1024
+KEPT = 5
+"""Older files that stay beside the one being written."""
+
+logger = logging.getLogger(__name__)
+
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+
+
+class AuditLog:
+    """The record of a daemon's mutating calls; private, and bounded like the log."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: LineFile | None = None
+
+    def record(self, **facts: Any) -> None:
+        """Append a line; a disk that takes none is told in the log, and stops no request."""
+        line = f"{_encode({'time': now(), **facts})}\n"
+        try:
+            file = self._opened()
+            file.append(line)
+            if file.size() > MAX_BYTES:
+                self._rotate()
+        except OSError as error:
+            logger.error("%s cannot be written (%s): %s", self._path, error, line.rstrip())  # noqa: TRY400 - expected
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _opened(self) -> LineFile:
+        if self._file is None:
+            make_directory(self._path.parent)
+            self._file = LineFile(self._path)
+        return self._file
+
+    def _rotate(self) -> None:
+        self.close()
+        for number in range(KEPT, 0, -1):
+            older = self._path.with_name(f"{self._path.name}.{number - 1}") if number > 1 else self._path
+            if older.exists():
+                older.replace(self._path.with_name(f"{self._path.name}.{number}"))
+
+
+_MAX_BYTES = 1024 * 1024
+
+
+def read_tail(path: Path, lines: int) -> list[str]:
+    """Return the last lines of a file, at most a mebibyte of them; none when there is no such file."""
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(max(0, size - _MAX_BYTES))
+            found = file.read(_MAX_BYTES).decode("utf-8", "replace").splitlines()
+    except FileNotFoundError:
+        return []
+    whole = found[1:] if size > _MAX_BYTES else found
+    shown: list[str] = masked(whole[-lines:])
+    return shown

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import ssl
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from amplifier_system.addresses import is_loopback
+from amplifier_core.exceptions import AmplifierError
+from amplifier_system.tasks import start_task
+from amplifier_system.urls import is_loopback
 from amplifierd.cluster.cluster_token import find_cluster_token
 from amplifierd.cluster.member_choice import labels_of
-from amplifierd.exceptions import SettingsError
+from amplifierd.exceptions import MemberFencedError, SettingsError
 from amplifierd.settings import Settings
 
 from .left_completions import is_completion
@@ -124,3 +128,59 @@ def member_tls(settings: Settings) -> ssl.SSLContext | None:
         raise SettingsError(
             f"cluster.ca_file cannot be used: {error}", hint="name a PEM file of certificates"
         ) from error
+
+
+_AGAIN_S = 1.0
+
+
+class Draining:
+    """The way of one daemon out of its cluster. Afterwards it still answers, and passes everything on."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+        self._running: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """Begin, unless that was done."""
+        if self._running is None:
+            self._running = start_task(self._run())
+
+    async def stop(self) -> None:
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+
+    async def _run(self) -> None:
+        daemon, cluster = self._daemon, self._daemon.cluster
+        assert cluster is not None
+        logger.info("the daemon is taken out of service")
+        daemon.phase = "draining"
+        steps = (
+            *(cluster.set_draining, daemon.upkeep.stop, daemon.turns.drain, daemon.live.drain, daemon.live.release),
+            cluster.leave,
+        )
+        try:
+            for step in steps:
+                await _until_done(step)
+        except MemberFencedError as error:
+            logger.warning("the daemon was fenced while it was taken out of service: %s", error)
+        else:
+            logger.info("the daemon is out of service: it has no sessions left")
+
+
+async def _until_done(step: Callable[[], Awaitable[None]]) -> None:
+    """Take a step, however often the store or a worker fails it.
+
+    Raises:
+        MemberFencedError: the others have taken everything already.
+    """
+    while True:
+        try:
+            await step()
+        except MemberFencedError:
+            raise
+        except (AmplifierError, OSError) as error:
+            logger.warning("the daemon is not out of service yet: %s", error)
+            await asyncio.sleep(_AGAIN_S)
+        else:
+            return

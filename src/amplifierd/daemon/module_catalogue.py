@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from amplifier_core.packages import TYPE_TO_MOUNT_POINT, find_package, package_name
-from amplifier_foundation.declarations import read_declaration
+from amplifier_foundation.observability import read_declaration
 from amplifierd.builds.home_profiles import Profiles
-from amplifierd.builds.module_facts import ModuleFacts, find_facts, installed_facts
+from amplifierd.builds.installed_modules import ModuleFacts, find_facts, installed_facts
 from amplifierd.collections.home_collections import Collections
 from amplifierd.exceptions import RequestRefusedError
 from amplifierd.identifiers import ProfileId, is_module_id

@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.error import YAMLError
 
-from amplifier_foundation.sources.locks import locked_now
+from amplifier_foundation.sources.store import locked_now
 from amplifierd.builds.home_profiles import Profiles
 from amplifierd.collections.catalogue import Catalogue
 from amplifierd.documents.document import ProfileDocument, ReferenceBase, as_json

@@ -13,6 +13,7 @@ from amplifierd.sessions.home_sessions import Sessions
 
 from .callers import Caller
 from .log_files import log_also_about
+from .published_event import PublishedEvent
 
 _MOST_OWNERS = 10_000
 """More than there are trees at work at a time; the owner of another one is read again."""
@@ -83,3 +84,23 @@ class SessionAccess:
             return await self._sessions.runtime.store.read(session_id)
         except SessionNotFoundError:  # it may be one of another application
             return await asyncio.to_thread(self._sessions.get, session_id)
+
+
+class EventView:
+    """The view of one caller. What it shows is told at once where it is known whose it is."""
+
+    def __init__(self, access: SessionAccess, caller: Caller) -> None:
+        self._access, self._caller = access, caller
+
+    @property
+    def owner(self) -> str:
+        return self._caller.streams_of
+
+    def shows(self, event: PublishedEvent) -> bool | None:
+        """Say whether an event may be seen; None when it has to be looked up whose session it is about."""
+        if event.owners is not None:
+            return any(self._caller.sees(owner) for owner in event.owners)
+        return event.root_id is None or self._access.may_see(self._caller, event.root_id)
+
+    async def shows_tree(self, root_id: str) -> bool:
+        return await self._access.find_out(self._caller, root_id)

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import urlencode
 
+from amplifier_system.tasks import start_task
 from amplifierd.cluster.destination import Destination
-from amplifierd.exceptions import MemberError
+from amplifierd.cluster.session_locations import WatchedTree, Whereabouts, daemon_at
+from amplifierd.exceptions import MemberError, MemberUntrustedError, StoreUnavailableError, TooManySubscribersError
+from amplifierd.problems import public_document
 from amplifierd.session_store.cursor import Cursor
-from amplifierd.session_store.record import SessionRecord
+from amplifierd.session_store.record import NOWHERE, SessionRecord
+from amplifierd.sessions.announcements import DELETED
+from amplifierd.sessions.uncounted_usage import TURN_DONE
 
-from .callers import Caller
-from .carried_caller import carried
+from .callers import Caller, carried
 from .daemon import Daemon
-from .event_filter import EventFilter
 from .event_watch import Batch, SessionWatch, Watch
+from .published_event import EventFilter, PublishedEvent, daemon_event
 from .relayed_events import batches_of, relayed_events
-from .stitched_watch import StitchedWatch
 from .stored_tree import StoredTree
 
 
@@ -126,3 +132,219 @@ async def latest_sequence(daemon: Daemon, record: SessionRecord) -> int:
         return ring.last
     store = daemon.home.sessions.runtime.store
     return (await StoredTree(store, record.session_id, record.root_id, EventFilter()).last_cursor()).seq
+
+
+# One stream of a session, whichever member holds it: what comes from one place after the other, without a seam.
+#
+# A leg ends when the tree has another place, or with the member that it came from. The next one begins after the
+# last event that was passed on, from the ring or the store of the member that holds the tree then.
+
+
+logger = logging.getLogger(__name__)
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 1.0
+_ENDS_KNOWN = 256
+OVERFLOW = "stream:overflow"
+
+OpenHere = Callable[[Cursor | None], Awaitable[SessionWatch]]
+"""Begins to watch here, after an event that was passed on, or as the client asked for it."""
+
+OpenThere = Callable[[Destination, Cursor | None], AbstractAsyncContextManager[AsyncIterator[Batch]]]
+"""The same at another member."""
+
+
+class StitchedWatch:
+    """The events of a session, each once and in order. It ends with the session, or with this daemon.
+
+    `own_id` returns which member this is.
+    """
+
+    def __init__(
+        self,
+        whereabouts: Whereabouts,
+        own_id: Callable[[], str],
+        session_id: str,
+        root_id: str,
+        open_here: OpenHere,
+        open_there: OpenThere,
+    ) -> None:
+        self._whereabouts, self._own_id = whereabouts, own_id
+        self._session_id, self._root_id = session_id, root_id
+        self._open_here, self._open_there = open_here, open_there
+        self._here: SessionWatch | None = None
+        self._first: AsyncIterator[Batch] | None = None
+        self._place = NOWHERE
+        self._position: Cursor | None = None
+        self._is_over = False
+        self._ends_passed_on: deque[tuple[str | None, Any]] = deque(maxlen=_ENDS_KNOWN)
+
+    async def begin(self) -> None:
+        """Find the session; if it is here, what happens from now on is watched.
+
+        Raises:
+            TooManySubscribersError: as many watch already as may.
+        """
+        self._place = await self._whereabouts.find(self._root_id)
+        if self._elsewhere is None:
+            self._here = await self._open_here(None)
+
+    @property
+    def _elsewhere(self) -> Destination | None:
+        return daemon_at(self._place, beside=self._own_id())
+
+    @property
+    def _ends(self) -> bool:
+        return self._is_over or self._whereabouts.is_closed
+
+    async def go_on_from(self, position: Cursor, to: Destination, first: AsyncIterator[Batch] | None) -> None:
+        """Begin after a position, with events that come from a member already, if it still has the session."""
+        self._position, self._place = position, await self._whereabouts.find(self._root_id)
+        self._first = first if self._elsewhere == to else None
+
+    @property
+    def is_overflowed(self) -> bool:
+        return self._here is not None and self._here.is_overflowed
+
+    def frame(self, event: PublishedEvent) -> bytes:
+        return event.frame()
+
+    def close(self) -> None:
+        self._is_over = True
+        if self._here is not None:
+            self._here.close()
+
+    async def batches(self, keepalive_s: float) -> AsyncGenerator[Batch, None]:
+        pause_s = _FIRST_PAUSE_S
+        while not self._ends:
+            to = self._elsewhere
+            with self._whereabouts.watching(self._root_id, self._place) as watched:
+                async with aclosing(self._leg(to, watched, keepalive_s)) as leg:
+                    async for batch in leg:
+                        pause_s = _FIRST_PAUSE_S if batch else pause_s
+                        if (kept := self._kept(batch)) or not batch:
+                            yield kept
+                        if self._ends:
+                            return
+            if watched.place == self._place and not self._ends:  # its member was lost, or has given the session up
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+                with suppress(StoreUnavailableError):  # it is looked for again
+                    self._place = await self._whereabouts.find(self._root_id)
+            else:
+                self._place = watched.place
+
+    async def _leg(
+        self, to: Destination | None, watched: WatchedTree, keepalive_s: float
+    ) -> AsyncGenerator[Batch, None]:
+        """Yield what comes from one place, until the tree has another one."""
+        events = self._from_here(keepalive_s) if to is None else self._from_there(to)
+        patience_s = None if to is None else keepalive_s
+        moved = start_task(watched.changed())
+        coming = start_task(_next(events))
+        try:
+            while True:
+                done, _ = await asyncio.wait((moved, coming), timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
+                if coming in done:
+                    if (batch := coming.result()) is None:
+                        self._is_over = self._is_over or to is None
+                        return
+                    yield batch
+                    coming = start_task(_next(events))
+                elif moved in done:
+                    return
+                else:
+                    yield ()
+        finally:
+            for task in (moved, coming):
+                task.cancel()
+            await asyncio.gather(moved, coming, return_exceptions=True)
+            await events.aclose()
+
+    async def _from_here(self, keepalive_s: float) -> AsyncGenerator[Batch, None]:
+        try:
+            watch = self._here = self._here or await self._open_here(self._position)
+        except TooManySubscribersError as error:  # or this daemon is about to end; the watcher asks again
+            logger.info("session %s is not watched on: %s", self._session_id, error)
+            return
+        try:
+            async for batch in watch.batches(keepalive_s):
+                yield batch
+        finally:
+            if not watch.is_overflowed:
+                watch.close()
+                self._here = None
+
+    async def _from_there(self, to: Destination) -> AsyncGenerator[Batch, None]:
+        try:
+            if self._first is not None:
+                first, self._first = self._first, None
+                async for batch in first:
+                    yield batch
+                return
+            async with self._open_there(to, self._position) as events:
+                async for batch in events:
+                    yield [event for event in batch if event.name != OVERFLOW]  # what it lost is asked for again
+        except MemberUntrustedError as error:
+            if await self._is_at(to):
+                yield [daemon_event("stream:error", public_document(error), root_id=self._root_id)]
+                self._is_over = True
+        except (MemberError, ValueError, KeyError, TypeError) as error:  # the latter: it is not a stream of events
+            logger.info("session %s is looked for again: %s", self._session_id, error)
+
+    async def _is_at(self, to: Destination) -> bool:
+        """Say whether a member still has the session: one that was shut out has joined anew, under another name."""
+        try:
+            place = await self._whereabouts.find(self._root_id)
+        except StoreUnavailableError:  # it is looked for again
+            return False
+        return daemon_at(place, beside=self._own_id()) == to
+
+    def _kept(self, batch: Batch) -> Batch:
+        """Return what is passed on of a batch: each event once, and the beginning of the stream once."""
+        kept: list[PublishedEvent] = []
+        for event in batch:
+            if event.name == "stream:connected":
+                if self._position is None:
+                    kept.append(event)
+                    self._position = event.cursor or Cursor(0, _whole(_data(event).get("sequence")))
+            elif event.name == "stream:gap":
+                kept.append(event)
+                self._position = event.cursor or _resumed(_data(event))
+            elif event.cursor is None:
+                if event.name != TURN_DONE or self._note_end(event):
+                    kept.append(event)
+            elif self._position is None or not self._position.covers(event.cursor):
+                kept.append(event)
+                self._position = event.cursor
+                if event.name == TURN_DONE:
+                    self._note_end(event)
+            if event.name == DELETED and event.session_id == self._session_id:
+                self._is_over = True
+        return kept
+
+    def _note_end(self, event: PublishedEvent) -> bool:
+        """Take note that the end of a turn is passed on; False if it was before, as each member tells it once more."""
+        end = event.session_id, event.envelope().get("correlation_id")
+        if end in self._ends_passed_on:
+            return False
+        self._ends_passed_on.append(end)
+        return True
+
+
+async def _next(events: AsyncIterator[Batch]) -> Batch | None:
+    return await anext(events, None)
+
+
+def _data(event: PublishedEvent) -> dict[str, Any]:
+    data = event.envelope().get("data")
+    return data if isinstance(data, dict) else {}
+
+
+def _resumed(gap: Mapping[str, Any]) -> Cursor:
+    """Return where a stream goes on after the gap that a member of an older version tells of."""
+    resumed = _whole(gap.get("resumed_at"))
+    return Cursor(0, resumed - 1 if gap.get("reason") == "begun-anew" else resumed)
+
+
+def _whole(number: object) -> int:
+    return number if isinstance(number, int) else 0

@@ -11,8 +11,7 @@ from amplifier_sessions.event_page import EventPage, EventPlace, merged_events, 
 from amplifierd.exceptions import SessionNotFoundError
 from amplifierd.session_store.protocol import Cursor, SessionStore, StoredEvent
 
-from .event_filter import EventFilter
-from .published_event import PublishedEvent, stored_event
+from .published_event import EventFilter, PublishedEvent, stored_event
 
 _AT_ONCE = 100
 

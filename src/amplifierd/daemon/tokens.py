@@ -16,8 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from amplifier_foundation.sources.locks import locked_now
-from amplifier_foundation.sources.store import make_directory
+from amplifier_foundation.sources.store import locked_now, make_directory
 from amplifier_foundation.sources.store import now as this_moment
 from amplifier_system.files import create_atomically, write_atomically
 from amplifierd.exceptions import ForbiddenError, SettingsError, TokenExistsError, TokenNotFoundError

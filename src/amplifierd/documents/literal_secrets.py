@@ -12,7 +12,7 @@ import yaml
 from amplifier_core.utils import SENSITIVE_KEYS
 from amplifier_foundation.io import split_anchored_frontmatter
 from amplifier_kit.redaction import mask_text
-from amplifier_kit.redaction.named_secrets import names_secret
+from amplifier_kit.redaction.secret_patterns import names_secret
 from amplifierd.identifiers import is_kept_secret
 
 from .document import ProfileDocument

@@ -8,18 +8,16 @@ from urllib.parse import parse_qs
 
 from starlette.types import Scope
 
-from amplifier_system.addresses import is_loopback
+from amplifier_system.urls import is_loopback
 from amplifierd.cluster.member_request import HELLO
 from amplifierd.daemon.callers import EVERYONE, Caller
-from amplifierd.daemon.credentials import Credentials
-from amplifierd.daemon.failed_attempts import FailedAttempts
+from amplifierd.daemon.credentials import Credentials, FailedAttempts
 from amplifierd.exceptions import UnauthorizedError
 from amplifierd.settings import Settings
 
-from .client_address import TrustedProxies, client_of, is_direct, peer_of, scheme_of
 from .cross_site import SAFE_METHODS
 from .login_cookie import LoginCookie
-from .request_headers import wants_html
+from .request_headers import TrustedProxies, client_of, is_direct, peer_of, scheme_of, wants_html
 from .routers import API
 
 Headers = Mapping[bytes, bytes]

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Literal
 from urllib.parse import urlsplit
 
-from amplifier_system.addresses import canonical_host, is_loopback
+from amplifier_system.urls import canonical_host, is_loopback
 from amplifierd.settings import Settings
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})

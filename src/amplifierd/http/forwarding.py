@@ -15,26 +15,24 @@ from typing import Any, TypeVar
 import httpx2
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from amplifier_core.exceptions import AmplifierError
 from amplifier_system.surroundings import new_token, steady_time
 from amplifier_system.tasks import start_task
 from amplifierd.cluster.destination import Destination
 from amplifierd.cluster.member_request import passed_on
-from amplifierd.daemon.carried_caller import carried
+from amplifierd.daemon.callers import carried
 from amplifierd.daemon.daemon import Daemon
 from amplifierd.exceptions import MemberError, MemberUntrustedError
 
-from .asked_session import NEW_WORK, AskedSession, asked_session, is_new_work
 from .event_stream import MEDIA_TYPE as EVENTS
-from .held_back_answer import HeldBack
 from .member_gate import MEMBER, target_of
-from .openai_errors import openai_error
-from .problem_answers import error_answer, refusal_answer
+from .problem_answers import MEDIA_TYPE, error_answer, openai_error, refusal_answer
 from .relayed_turn import relayed_turn
 from .request_body import client_gone, replayed, whole_body
 from .request_headers import read_headers
+from .session_paths import NEW_WORK, AskedSession, asked_session, is_new_work
 
 PATIENCE_S = 25.0
 """How long a session is looked for that one daemon has given up, or lost, and no other has yet."""
@@ -231,3 +229,56 @@ class _Sending:
             last = b"data: %b\n\n" % json.dumps(openai_error(lost)).encode()
             await held_back.send({"type": "http.response.body", "body": last, "more_body": True})
         await held_back.send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+_ELSEWHERE = frozenset({"session-held", "not-ready"})
+"""Problems of a daemon that has not begun anything, because another one has the session or it takes no more work."""
+
+_STATUSES = frozenset({409, 503})
+
+
+class HeldBack:
+    """Sends an answer on, unless it may say that the session is elsewhere; that is kept, and `is_elsewhere` then."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._kept: list[Message] = []
+        self.has_begun = False
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            if message["status"] in _STATUSES and _is_problem(message):
+                self._kept.append(message)
+                return
+        elif self._kept:
+            self._kept.append(message)
+            if message.get("more_body", False) or self.is_elsewhere:
+                return
+            await self.release()
+            return
+        self.has_begun = True
+        await self._send(message)
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether what is kept says that nothing was done, and that it can be tried elsewhere."""
+        if len(self._kept) < 2:
+            return False
+        try:
+            problem = json.loads(b"".join(message.get("body", b"") for message in self._kept[1:]))
+        except ValueError:
+            return False
+        told = problem.get("error", problem) if isinstance(problem, dict) else {}
+        return isinstance(told, dict) and told.get("code") in _ELSEWHERE
+
+    async def release(self) -> None:
+        """Send what was kept after all."""
+        kept, self._kept = self._kept, []
+        for message in kept:
+            self.has_begun = True
+            await self._send(message)
+
+
+def _is_problem(message: Message) -> bool:
+    kind: bytes = dict(message.get("headers", ())).get(b"content-type", b"")
+    return kind.startswith((MEDIA_TYPE.encode(), b"application/json"))

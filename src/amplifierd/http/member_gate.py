@@ -12,8 +12,7 @@ from starlette.types import Message, Receive, Scope
 
 from amplifierd.cluster.channel import Channels, Request, SealedAnswer
 from amplifierd.cluster.member_request import CALLER, CHANNEL, sealed_headers
-from amplifierd.daemon.callers import Caller
-from amplifierd.daemon.carried_caller import read_carried
+from amplifierd.daemon.callers import Caller, read_carried
 from amplifierd.exceptions import UnauthorizedError
 
 Headers = Mapping[bytes, bytes]

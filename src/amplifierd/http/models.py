@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Annotated, Any, TypeVar
 
-from fastapi import Query
+from fastapi import Path, Query
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
+
+from amplifierd.daemon.callers import Caller
+from amplifierd.daemon.daemon import Daemon
+from amplifierd.daemon.operations import Operations
+from amplifierd.session_store.record import Activity, SessionRecord
 
 from .problem_answers import MEDIA_TYPE
 
@@ -102,3 +108,73 @@ DESCRIPTIONS = {
 
 USUAL = (400, 401, 403, 408, 413, 415, 422, 429, 431, 500, 503)
 """Problems that any endpoint may answer with."""
+
+# Sessions as clients see them.
+
+
+LOADING = problems(502, 504)
+"""The further answers of an endpoint that loads the modules of a session, which may have to be fetched."""
+
+SessionId = Annotated[str, Path(max_length=200, description="the id of a session")]
+
+
+class SessionInfo(SessionRecord):
+    """A session; `activity` is what it does at this moment, null while its modules are not loaded."""
+
+    activity: Activity | None = None
+
+
+class SessionPage(Page):
+    sessions: list[SessionInfo]
+
+
+def shown(daemon: Daemon, record: SessionRecord, **more: Any) -> SessionInfo:
+    """Return a session as it is answered."""
+    state = daemon.live.state(record.session_id)
+    return SessionInfo(**record.model_dump(), activity=state.activity if state else None, **more)
+
+
+async def all_shown(daemon: Daemon, records: Collection[SessionRecord]) -> list[SessionInfo]:
+    """Return sessions as they are answered, also those that other members have at work."""
+    elsewhere = await daemon.elsewhere.states.of(records) if daemon.elsewhere is not None else {}
+    infos = [shown(daemon, record) for record in records]
+    return [
+        info.model_copy(update={"activity": elsewhere[info.session_id].activity})
+        if info.activity is None and info.session_id in elsewhere
+        else info
+        for info in infos
+    ]
+
+
+# Long work over HTTP: waited for as long as a request may take, else answered with where to look.
+
+
+WAIT_S = 60.0
+
+Wait = Annotated[bool, Query(description="wait for the end, up to a minute; else 202 with an operation to look at")]
+
+
+class Started(Answer):
+    """Work that goes on; `GET /operations/{operation_id}` tells how far it is."""
+
+    operation_id: str
+
+
+STARTED: dict[int | str, dict[str, Any]] = {
+    202: {"model": Started, "description": "The work continues"},
+    **problems(409),
+}
+"""The further answers of an endpoint that is an operation."""
+
+FETCHING: dict[int | str, dict[str, Any]] = {**STARTED, **problems(502, 504)}
+"""The further answers of one that fetches from sources."""
+
+
+async def operate(
+    operations: Operations, kind: str, target: str, work: Callable[[], Awaitable[Any]], *, caller: Caller, wait: bool
+) -> Any:
+    """Start or join an operation, and return its result if it is there in time, else 202."""
+    operation = operations.start(kind, target, work, caller=caller)
+    if wait and await operations.wait(operation, WAIT_S):
+        return operation.outcome()
+    return JSONResponse({"operation_id": operation.id}, 202, {"Location": f"/api/v1/operations/{operation.id}"})

@@ -13,12 +13,11 @@ from pydantic.json_schema import models_json_schema
 
 from amplifierd.daemon.callers import SCOPES
 
-from .asked_session import is_passed_on
 from .dependencies import requires
 from .models import DESCRIPTIONS, USUAL, Problem, problem_response
-from .openai_errors import OpenAIError
-from .problem_answers import OPENAI
+from .problem_answers import OPENAI, OpenAIError
 from .routers import API
+from .session_paths import is_passed_on
 
 PUBLIC = frozenset({"/health", "/ready", "/auth/login"})
 _OF_PATHS = ((f"{API}/sessions/{{session_id}}", (404, 409)), (OPENAI, (409,)))

@@ -9,13 +9,12 @@ import httpx2
 from amplifierd.cluster.destination import Destination
 from amplifierd.daemon.callers import Caller
 from amplifierd.daemon.daemon import Daemon
-from amplifierd.daemon.event_filter import EventFilter
+from amplifierd.daemon.published_event import EventFilter
 from amplifierd.daemon.relayed_events import batches_of, relayed_events
 from amplifierd.daemon.session_streams import stitched_watch
 from amplifierd.session_store.cursor import Cursor
 
-from .event_stream import MEDIA_TYPE, EventStreamResponse
-from .turn_stream import CORRELATION, turn_stream
+from .event_stream import CORRELATION, MEDIA_TYPE, EventStreamResponse, turn_stream
 
 
 async def relayed_turn(

@@ -5,13 +5,16 @@ An application that includes a router makes all of its routes anew, a fifth of a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
+from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
+from starlette.routing import compile_path
 
-from .json_answer import JsonAnswer
-from .late_route import LateRoute
+from amplifierd.session_store.json_lines import encoded_for_others
 
 API = "/api/v1"
 
@@ -30,3 +33,30 @@ def add_routes(app: FastAPI, routers: Iterable[APIRouter]) -> None:
     """Let an application answer on the routes of routers, looked through in this order."""
     for router in routers:
         app.router.routes.extend(router.routes)
+
+
+_making = threading.RLock()  # the description of all routes is made in a thread
+
+
+class LateRoute(APIRoute):
+    """A route that knows what it takes to find it. FastAPI makes the rest when something else of it is asked for."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        self._options: dict[str, Any] | None = options
+        self.path, self.endpoint = path, endpoint
+        self.path_regex, self.path_format, self.param_convertors = compile_path(path)
+        self.methods = {method.upper() for method in options.get("methods") or ("GET",)}
+
+    def __getattr__(self, name: str) -> Any:
+        with _making:
+            options, self._options = self._options, None
+            if options is not None:
+                super().__init__(self.path, self.endpoint, **options)
+        return self.__getattribute__(name)
+
+
+class JsonAnswer(JSONResponse):
+    """What endpoints answer with. Half of a character in one text, as models and tools write it, hides no answer."""
+
+    def render(self, content: Any) -> bytes:
+        return encoded_for_others(content)

@@ -10,7 +10,7 @@ from amplifier_core.mount_plan import MountPlan, PlanEntry
 from amplifier_core.packages import provider_name
 from amplifierd.exceptions import ProviderNotInPlanError
 
-from .module_declarations import key_variables
+from .runtime_values import key_variables
 
 FindKey = Callable[[str], str | None]
 """Returns the stored key of a provider module."""

@@ -13,8 +13,7 @@ from amplifierd.documents.document import module_identity
 from amplifierd.identifiers import NAMING_SECRET, ProfileId, is_kept_secret
 
 from .foreign_values import VARIABLE, FindVariable, ForeignValues, Steps
-from .module_declarations import key_variables
-from .runtime_values import RuntimePlaces, RuntimeValues
+from .runtime_values import RuntimePlaces, RuntimeValues, key_variables
 
 _REMOVED: Any = object()
 

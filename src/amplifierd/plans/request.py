@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from amplifier_core.mount_plan import MountPlan
-from amplifierd.builds.agents import agent_from_mapping
-from amplifierd.builds.plan_generation import inline_agent_source
-from amplifierd.documents.inheritance import DEFAULT_CONTEXT, find_missing
-from amplifierd.documents.merging import exclude, merge_sections
+from amplifierd.builds.plan_generation import agent_from_mapping, inline_agent_source
+from amplifierd.documents.inheritance import DEFAULT_CONTEXT, exclude, find_missing, merge_sections
 from amplifierd.documents.overrides import read_overrides
 from amplifierd.exceptions import ProfileValidationError
 from amplifierd.identifiers import ProfileId

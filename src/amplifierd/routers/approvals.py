@@ -9,9 +9,8 @@ from pydantic import Field, model_validator
 
 from amplifierd.http.dependencies import Reader, Runner, TheDaemon
 from amplifierd.http.idempotent_route import IdempotentRoute
-from amplifierd.http.models import Answer, Body, problems
+from amplifierd.http.models import LOADING, Answer, Body, SessionId, problems
 from amplifierd.http.routers import api_router
-from amplifierd.http.session_answers import LOADING, SessionId
 from amplifierd.sessions.approval import Remember
 
 router = api_router(tags=["approvals"], route_class=IdempotentRoute)

@@ -12,8 +12,7 @@ from amplifier_system.urls import shown
 from amplifierd.daemon.bundle_catalogue import add_bundle, list_bundles, remove_bundle
 from amplifierd.http.dependencies import Admin, TheDaemon, note, requires
 from amplifierd.http.idempotent_route import IdempotentRoute
-from amplifierd.http.models import Answer, Body, Page, PageLimit, PageOffset, paged, problems
-from amplifierd.http.operation_answers import FETCHING, Wait, operate
+from amplifierd.http.models import FETCHING, Answer, Body, Page, PageLimit, PageOffset, Wait, operate, paged, problems
 from amplifierd.http.routers import api_router
 
 router = api_router("/bundles", tags=["bundles"], route_class=IdempotentRoute)

@@ -14,8 +14,7 @@ from amplifierd.collections.home_collections import Collections
 from amplifierd.collections.models import Collection
 from amplifierd.http.dependencies import Admin, TheDaemon, requires
 from amplifierd.http.idempotent_route import IdempotentRoute
-from amplifierd.http.models import Answer, Body, problems
-from amplifierd.http.operation_answers import STARTED, Wait, operate
+from amplifierd.http.models import STARTED, Answer, Body, Wait, operate, problems
 from amplifierd.http.routers import api_router
 from amplifierd.identifiers import ProfileId
 from amplifierd.source_cache import measure_cache

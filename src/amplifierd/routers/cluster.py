@@ -9,13 +9,13 @@ from fastapi import Depends, Path, Query, Request
 from pydantic import Field
 
 from amplifierd.cluster.channel import Hello
+from amplifierd.cluster.cluster_token import HOW_TO_JOIN, STANDS_ALONE
 from amplifierd.cluster.member_request import HELLO
-from amplifierd.cluster.standing_alone import HOW_TO_JOIN, STANDS_ALONE
-from amplifierd.daemon.carried_caller import carried
+from amplifierd.daemon.callers import carried
 from amplifierd.daemon.daemon import Daemon
-from amplifierd.daemon.event_view import EventView
-from amplifierd.daemon.member_watch import MemberWatch
+from amplifierd.daemon.event_watch import MemberWatch
 from amplifierd.daemon.other_members import MEMBER
+from amplifierd.daemon.session_access import EventView
 from amplifierd.exceptions import ForbiddenError, MemberError, RequestRefusedError
 from amplifierd.http.dependencies import Admin, TheDaemon, requires
 from amplifierd.http.event_stream import EventStreamResponse

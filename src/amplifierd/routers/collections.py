@@ -14,8 +14,7 @@ from amplifierd.collections.models import Collection
 from amplifierd.exceptions import RefResolutionError, RequestRefusedError
 from amplifierd.http.dependencies import Admin, TheDaemon, note, requires
 from amplifierd.http.idempotent_route import IdempotentRoute
-from amplifierd.http.models import Answer, Body, Page, PageLimit, PageOffset, paged, problems
-from amplifierd.http.operation_answers import FETCHING, Wait, operate
+from amplifierd.http.models import FETCHING, Answer, Body, Page, PageLimit, PageOffset, Wait, operate, paged, problems
 from amplifierd.http.routers import api_router
 from amplifierd.identifiers import checked_collection_id
 

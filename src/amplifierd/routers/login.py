@@ -12,8 +12,7 @@ from amplifierd.daemon.callers import Caller
 from amplifierd.daemon.daemon import Daemon
 from amplifierd.exceptions import RequestRefusedError, UnauthorizedError
 from amplifierd.http.dependencies import Reader, TheCookie, TheDaemon, note
-from amplifierd.http.login_cookie import LoginCookie, is_of_other_site
-from amplifierd.http.login_pages import ask_first, link_is_over, too_many_attempts
+from amplifierd.http.login_cookie import LoginCookie, ask_first, is_of_other_site, link_is_over, too_many_attempts
 from amplifierd.http.models import Body
 from amplifierd.http.request_headers import read_headers
 from amplifierd.http.routers import root_router

@@ -9,14 +9,13 @@ from fastapi import Query
 from pydantic import BeforeValidator, Field
 
 from amplifier_sessions.event_page import EventPlace
-from amplifierd.daemon.event_filter import EventFilter
+from amplifierd.daemon.published_event import EventFilter
 from amplifierd.daemon.rendered_watch import rendered
 from amplifierd.http.dependencies import Reader, Runner, TheDaemon
 from amplifierd.http.idempotent_route import IdempotentRoute
-from amplifierd.http.models import Answer, Body, PageLimit, PageOffset
+from amplifierd.http.models import LOADING, Answer, Body, PageLimit, PageOffset, SessionId, SessionInfo, shown
 from amplifierd.http.routers import api_router
-from amplifierd.http.session_answers import LOADING, SessionId, SessionInfo, shown
-from amplifierd.session_store.message_page import Place
+from amplifierd.session_store.protocol import Place
 
 from .streams import Patterns
 

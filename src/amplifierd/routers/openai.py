@@ -12,19 +12,25 @@ from fastapi import Header, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
-from amplifierd.builds.profile import Profile
+from amplifierd.builds.profile_catalogue import Profile
 from amplifierd.daemon.completions import RunningCompletion, completing
 from amplifierd.daemon.daemon import Daemon
 from amplifierd.exceptions import ProfileNotFoundError, TurnFailedError
-from amplifierd.http.asked_session import SESSION_HEADERS
-from amplifierd.http.completion_stream import Chunks, CompletionStream, OutlastingCompletionStream
 from amplifierd.http.dependencies import Runner, TheDaemon
 from amplifierd.http.event_stream import STREAMED
 from amplifierd.http.idempotent_route import HEADER, OutlastingRoute
 from amplifierd.http.models import Answer, problems
-from amplifierd.http.openai_messages import ChatCompletionBody, completion_answer, read_completion
+from amplifierd.http.openai_messages import (
+    ChatCompletionBody,
+    Chunks,
+    CompletionStream,
+    OutlastingCompletionStream,
+    completion_answer,
+    read_completion,
+)
 from amplifierd.http.problem_answers import error_answer
 from amplifierd.http.routers import root_router
+from amplifierd.http.session_paths import SESSION_HEADERS
 
 PREFIX = "/v1"
 

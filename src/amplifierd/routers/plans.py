@@ -15,11 +15,10 @@ from amplifierd.daemon.profile_edits import checked_profile_id
 from amplifierd.exceptions import RequestRefusedError
 from amplifierd.http.dependencies import Runner, TheDaemon, requires
 from amplifierd.http.idempotent_route import IdempotentRoute
-from amplifierd.http.models import Answer, Body, problems
-from amplifierd.http.operation_answers import FETCHING, Wait, operate
+from amplifierd.http.models import FETCHING, Answer, Body, Wait, operate, problems
 from amplifierd.http.routers import api_router
 from amplifierd.plans.conversion import Form
-from amplifierd.sessions.without_secrets import masked, without_secrets
+from amplifierd.sessions.secret_values import masked, without_secrets
 
 router = api_router("/mount-plans", tags=["mount plans"], route_class=IdempotentRoute)
 

@@ -9,20 +9,19 @@ from typing import Annotated, Any
 from fastapi import Depends, Header, Path, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 
-from amplifierd.builds.profile import Profile
+from amplifierd.builds.profile_catalogue import Profile
 from amplifierd.collections.models import Collection
 from amplifierd.daemon.daemon import Daemon
 from amplifierd.daemon.profile_edits import name_in
 from amplifierd.exceptions import ProfileNotFoundError, ProfileValidationError, RequestRefusedError, SettingsError
 from amplifierd.http.dependencies import Admin, TheDaemon, requires
 from amplifierd.http.idempotent_route import IdempotentRoute
-from amplifierd.http.models import PageLimit, PageOffset, paged, problems
-from amplifierd.http.operation_answers import FETCHING, Wait, operate
+from amplifierd.http.models import FETCHING, PageLimit, PageOffset, Wait, operate, paged, problems
 from amplifierd.http.routers import api_router
 from amplifierd.identifiers import LOCAL, ProfileId, checked_collection_id
 from amplifierd.issues import errors
 from amplifierd.session_defaults import find_active_profile
-from amplifierd.sessions.without_secrets import masked
+from amplifierd.sessions.secret_values import masked
 
 from .profile_models import (
     ActiveProfile,

@@ -12,11 +12,10 @@ from amplifierd.builds.origins import single_values
 from amplifierd.daemon.daemon import Daemon
 from amplifierd.exceptions import RequestRefusedError
 from amplifierd.http.dependencies import Reader, TheDaemon
-from amplifierd.http.models import Answer
+from amplifierd.http.models import Answer, SessionId
 from amplifierd.http.routers import api_router
-from amplifierd.http.session_answers import SessionId
 from amplifierd.session_store.record import SessionRecord
-from amplifierd.sessions.without_secrets import masked, without_secrets
+from amplifierd.sessions.secret_values import masked, without_secrets
 
 from .plans import Explanation, PlanDifference
 

@@ -17,9 +17,8 @@ from amplifierd.daemon.bundle_catalogue import check_address
 from amplifierd.daemon.profile_edits import checked_profile_id
 from amplifierd.http.dependencies import Admin, Reader, Runner, TheDaemon
 from amplifierd.http.idempotent_route import IdempotentRoute
-from amplifierd.http.models import Answer, Body
+from amplifierd.http.models import LOADING, Answer, Body, SessionId, SessionInfo, shown
 from amplifierd.http.routers import api_router
-from amplifierd.http.session_answers import LOADING, SessionId, SessionInfo, shown
 from amplifierd.sessions.session_archive import ArchiveLimits
 
 router = api_router("/sessions", tags=["sessions"], route_class=IdempotentRoute)

@@ -11,9 +11,8 @@ from pydantic import Field
 from amplifierd.daemon.callers import Caller
 from amplifierd.daemon.daemon import Daemon
 from amplifierd.http.dependencies import Reader, Runner, TheDaemon
-from amplifierd.http.models import Answer, Page, PageLimit, PageOffset, paged
+from amplifierd.http.models import LOADING, Answer, Page, PageLimit, PageOffset, SessionId, paged
 from amplifierd.http.routers import api_router
-from amplifierd.http.session_answers import LOADING, SessionId
 from amplifierd.live_sessions import Part
 from amplifierd.plans.conversion import Form
 

@@ -10,9 +10,8 @@ from amplifierd.daemon.daemon import Daemon
 from amplifierd.exceptions import SessionNotFoundError
 from amplifierd.http.dependencies import Reader, Runner, TheDaemon
 from amplifierd.http.idempotent_route import IdempotentRoute
-from amplifierd.http.models import Page, PageLimit, PageOffset, paged, problems
+from amplifierd.http.models import Page, PageLimit, PageOffset, SessionId, SessionInfo, paged, problems, shown
 from amplifierd.http.routers import api_router
-from amplifierd.http.session_answers import SessionId, SessionInfo, shown
 from amplifierd.session_store.protocol import TrashedSession
 from amplifierd.session_store.record import SessionRecord, checked_session_id
 

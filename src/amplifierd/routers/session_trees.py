@@ -9,14 +9,25 @@ from typing import Annotated, Any, Literal
 from fastapi import Query
 from pydantic import Field
 
-from amplifier_sessions.search_text import message_text
+from amplifier_sessions.index_query import message_text
 from amplifierd.daemon.profile_edits import checked_profile_id
 from amplifierd.exceptions import InvalidTurnError, RequestRefusedError, SessionNotFoundError
 from amplifierd.http.dependencies import Reader, Runner, TheDaemon
 from amplifierd.http.idempotent_route import IdempotentRoute
-from amplifierd.http.models import Answer, Body, PageLimit, PageOffset, page_facts
+from amplifierd.http.models import (
+    LOADING,
+    Answer,
+    Body,
+    PageLimit,
+    PageOffset,
+    SessionId,
+    SessionInfo,
+    SessionPage,
+    all_shown,
+    page_facts,
+    shown,
+)
 from amplifierd.http.routers import api_router
-from amplifierd.http.session_answers import LOADING, SessionId, SessionInfo, SessionPage, all_shown, shown
 from amplifierd.session_store.protocol import Message, SessionQuery, StoredEvent
 from amplifierd.session_store.record import SessionRecord
 from amplifierd.sessions.transcript import last_turn

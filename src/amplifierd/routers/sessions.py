@@ -18,9 +18,21 @@ from amplifierd.daemon.profile_edits import checked_profile_id
 from amplifierd.exceptions import ForbiddenError, RefResolutionError, RequestRefusedError
 from amplifierd.http.dependencies import Admin, Reader, Runner, TheDaemon
 from amplifierd.http.idempotent_route import IdempotentRoute
-from amplifierd.http.models import Answer, Body, PageLimit, PageOffset, page_facts, problems
+from amplifierd.http.models import (
+    LOADING,
+    Answer,
+    Body,
+    PageLimit,
+    PageOffset,
+    SessionId,
+    SessionInfo,
+    SessionPage,
+    all_shown,
+    page_facts,
+    problems,
+    shown,
+)
 from amplifierd.http.routers import api_router
-from amplifierd.http.session_answers import LOADING, SessionId, SessionInfo, SessionPage, all_shown, shown
 from amplifierd.limits import Limits
 from amplifierd.live_sessions import LoadedState
 from amplifierd.plans.conversion import Form

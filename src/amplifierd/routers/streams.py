@@ -8,10 +8,10 @@ from fastapi import Header, Query, Request
 
 from amplifierd.daemon.callers import Caller
 from amplifierd.daemon.daemon import Daemon
-from amplifierd.daemon.event_filter import EventFilter, Preset
-from amplifierd.daemon.event_view import EventView
 from amplifierd.daemon.event_watch import GlobalWatch, Watch
+from amplifierd.daemon.published_event import EventFilter, Preset
 from amplifierd.daemon.rendered_watch import RenderedWatch
+from amplifierd.daemon.session_access import EventView
 from amplifierd.daemon.session_streams import session_watch
 from amplifierd.http.dependencies import Reader, TheDaemon
 from amplifierd.http.event_stream import STREAMED, EventStreamResponse

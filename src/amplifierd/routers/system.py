@@ -13,19 +13,17 @@ from pydantic import Field
 
 from amplifier_core import __version__
 from amplifier_core.packages import TYPE_TO_MOUNT_POINT
-from amplifier_system.supervisor import LoopState
+from amplifier_system.tasks import LoopState
 from amplifierd.daemon.daemon import Daemon, Phase
-from amplifierd.daemon.log_files import LOG_FILE
-from amplifierd.daemon.log_tail import read_tail
+from amplifierd.daemon.log_files import LOG_FILE, read_tail
 from amplifierd.daemon.metrics import MEDIA_TYPE
 from amplifierd.event_types import EVENT_TYPES
 from amplifierd.exceptions import RequestRefusedError
 from amplifierd.http.dependencies import TheDaemon, requires
-from amplifierd.http.documentation import documentation_page
-from amplifierd.http.json_answer import JsonAnswer
 from amplifierd.http.models import Answer, Page, PageLimit, PageOffset, paged, problems
+from amplifierd.http.page_files import documentation_page
 from amplifierd.http.request_headers import read_headers, wants_html
-from amplifierd.http.routers import api_router, root_router
+from amplifierd.http.routers import JsonAnswer, api_router, root_router
 from amplifierd.identifiers import MOUNT_TYPES
 
 unversioned = root_router(tags=["system"])

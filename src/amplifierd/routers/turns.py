@@ -14,16 +14,14 @@ from pydantic import AliasChoices, Field
 from amplifier_sessions.event_page import event_batches
 from amplifierd.daemon.callers import Caller
 from amplifierd.daemon.daemon import Daemon
-from amplifierd.daemon.event_filter import EventFilter
+from amplifierd.daemon.published_event import EventFilter
 from amplifierd.daemon.session_streams import latest_sequence, session_watch
 from amplifierd.http.dependencies import Reader, Runner, TheDaemon
-from amplifierd.http.event_stream import MEDIA_TYPE
+from amplifierd.http.event_stream import MEDIA_TYPE, turn_stream
 from amplifierd.http.idempotent_route import IdempotentRoute, SubmittingRoute, note_repeated, turn_key
-from amplifierd.http.models import Answer, Body, problems
+from amplifierd.http.models import LOADING, Answer, Body, SessionId, problems
 from amplifierd.http.problem_answers import problem_answer
 from amplifierd.http.routers import api_router
-from amplifierd.http.session_answers import LOADING, SessionId
-from amplifierd.http.turn_stream import turn_stream
 from amplifierd.live_sessions import SubmittedTurn, TurnRequest
 from amplifierd.session_store.record import SessionRecord, state_conflict
 

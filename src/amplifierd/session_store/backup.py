@@ -8,8 +8,10 @@ It is written once and then only read. One whose writing was interrupted says so
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import shutil
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,6 @@ from amplifierd.exceptions import FormatUnsupportedError, SessionError
 from amplifierd.stored_json import StoredFormat
 
 from .file_listing import session_names
-from .fingerprint import fingerprint
 from .protocol import NewSession, StoreSnapshot
 from .record import now
 from .session_files import SessionFiles
@@ -134,3 +135,29 @@ def _manifest(directory: Path) -> dict[str, Any] | None:
         raise
     except (OSError, ValueError) as error:
         raise SessionError(f"{directory / MANIFEST} cannot be read: {error}", hint="name another directory") from error
+
+
+def fingerprint(whole: NewSession) -> str:
+    """Return the SHA-256 of a session's record, plans, messages, events, documents and parts, in hexadecimal."""
+    digest = hashlib.sha256()
+    for piece in _pieces(whole):
+        digest.update(f"{len(piece)}:".encode())
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def _pieces(whole: NewSession) -> Iterator[bytes]:
+    yield _canonical(whole.record.fields())
+    for lines in ((whole.plan, *whole.archived_plans), whole.messages, whole.events):
+        yield str(len(lines)).encode()
+        yield from map(_canonical, lines)
+    for name in sorted(whole.documents):
+        yield name.encode()
+        yield _canonical(whole.documents[name])
+    for name in sorted(whole.parts):
+        yield name.encode()
+        yield whole.parts[name]
+
+
+def _canonical(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

@@ -16,8 +16,7 @@ from amplifier_system.tasks import run_to_end
 from amplifier_system.threads import in_thread
 from amplifierd.exceptions import SessionError, SessionHeldError, SessionNotFoundError
 
-from .backup import Backup
-from .fingerprint import fingerprint
+from .backup import Backup, fingerprint
 from .hold import Hold, Holder
 from .protocol import NewSession, SessionStore, StoreSnapshot, TrashedSession
 from .session_files import GATE, HOLD

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from amplifier_core.exceptions import AmplifierError
-from amplifier_sessions.search_text import Wanted, message_text
+from amplifier_sessions.index_query import Wanted, message_text
 from amplifier_sessions.session_directory import TRANSCRIPT, is_session_id
 from amplifier_sessions.session_query import SessionQuery, matches, page_of, sort_value
 from amplifierd.exceptions import SessionNotFoundError

@@ -33,7 +33,6 @@ from .file_listing import session_names
 from .hold import FREE, Hold, Holder, fence
 from .index_database import check_index_format
 from .json_lines import encoded_file, encoded_lines, find_last, read_last
-from .message_page import MessagePage, Place
 from .parts_file import PartsFile
 from .process_locks import ProcessLocks
 from .protocol import (
@@ -41,7 +40,9 @@ from .protocol import (
     EventPage,
     EventPlace,
     Message,
+    MessagePage,
     NewSession,
+    Place,
     SearchHit,
     SessionPage,
     SessionQuery,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Literal
@@ -176,3 +177,19 @@ def stored_time(moment: datetime) -> str:
 @lru_cache(maxsize=2)
 def _second(second: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+
+
+@dataclass(frozen=True)
+class TreePlace:
+    """Who holds a tree, through its root. The epoch grows with every holder; `member_id` is None without a holder.
+
+    `address` is that of a daemon. A holder that is not `is_live` is gone, and others may take its place.
+    """
+
+    epoch: int = 0
+    member_id: str | None = None
+    address: str | None = None
+    is_live: bool = False
+
+
+NOWHERE = TreePlace()

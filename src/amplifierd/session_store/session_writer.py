@@ -27,14 +27,22 @@ from amplifierd.exceptions import (
 )
 from amplifierd.os_errors import FULL, MAKE_ROOM
 
-from .gate import Gate
 from .hold import DELETED, FREE, Hold, Holder, fence, fence_epoch, held
 from .json_lines import append_whole, encoded_file, find_last_with, truncate_torn
-from .metadata_file import METADATA_FORMAT, metadata_text
 from .parts_file import PartsFile
-from .process_locks import ProcessLocks
+from .process_locks import Gate, ProcessLocks
 from .record import SessionRecord, now
-from .session_files import GATE, HOLD, LINE_FILES, PARTS, PLAN, SessionFiles, archived_plan_name
+from .session_files import (
+    GATE,
+    HOLD,
+    LINE_FILES,
+    METADATA_FORMAT,
+    PARTS,
+    PLAN,
+    SessionFiles,
+    archived_plan_name,
+    metadata_text,
+)
 from .staging import write_new
 
 logger = logging.getLogger(__name__)

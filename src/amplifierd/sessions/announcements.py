@@ -15,7 +15,7 @@ from typing import Any
 from amplifierd.session_store.cursor import Cursor
 from amplifierd.session_store.protocol import Hold, Holder, NewSession, SessionStore
 from amplifierd.session_store.record import SessionRecord
-from amplifierd.session_store.stored_lines import StoredLines
+from amplifierd.session_store.whole_session import StoredLines
 
 from .journal import NOT_NESTED, Journal, event_of, place_of, stored_line
 from .secret_values import SecretValues

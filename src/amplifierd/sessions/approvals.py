@@ -18,7 +18,7 @@ from amplifier_core.boundary import Boundary, TaskBoundary, settle
 from amplifier_core.events import APPROVAL_REQUIRED
 from amplifier_core.exceptions import describe
 from amplifier_core.interfaces import ApprovalProvider, ApprovalRequest, ApprovalResponse
-from amplifier_kit.asked_call import find_asked_call
+from amplifier_kit.concerns import find_asked_call
 from amplifier_system.tasks import start_task
 from amplifierd.exceptions import (
     ApprovalAlreadyResolvedError,
@@ -27,10 +27,8 @@ from amplifierd.exceptions import (
     ApprovalNotFoundError,
 )
 
-from .approval import DENY, Approval, ApprovalDecision, Remember, is_lasting
-from .approval_memory import ApprovalMemory, Load, Save
-from .approvers import Approver
-from .lasting_approvals import LastingApprovals
+from .approval import DENY, Approval, ApprovalDecision, Approver, Remember, is_lasting
+from .lasting_approvals import ApprovalMemory, LastingApprovals, Load, Save
 
 __all__ = ["ApprovalQueue"]
 

@@ -11,7 +11,7 @@ from amplifier_foundation.session import count_turns, find_orphaned_tool_calls, 
 from amplifierd.exceptions import InvalidTurnError
 from amplifierd.session_store.protocol import Holder, Message, NewSession, SessionStore, StoredEvent
 from amplifierd.session_store.record import SessionRecord, new_session_id, now
-from amplifierd.session_store.stored_lines import StoredLines
+from amplifierd.session_store.whole_session import StoredLines
 
 from .announcements import Announcements
 from .children import AGENT_DOCUMENT

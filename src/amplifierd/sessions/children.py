@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from amplifier_foundation.costs import bridge_child_cost
+from amplifier_foundation.observability import bridge_child_cost
 from amplifierd.exceptions import ExecutionError, SessionNotFoundError
 from amplifierd.session_store.protocol import Message, NewSession, SessionStore
 from amplifierd.session_store.record import SessionRecord, now

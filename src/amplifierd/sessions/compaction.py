@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from amplifier_core.boundary import settle
-from amplifier_kit.messages.token_estimate import estimate_messages
+from amplifier_kit.messages.stored_messages import estimate_messages
 
 DOCUMENT = "compaction"
 

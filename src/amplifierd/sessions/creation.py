@@ -31,8 +31,8 @@ from amplifierd.session_store.record import (
 )
 
 from .equipment import Equipment, Outfitter
+from .secret_values import without_secrets
 from .transcript import last_turn, message_line
-from .without_secrets import without_secrets
 from .working_place import Machine
 
 _WHOLE_PLAN = (

@@ -11,8 +11,7 @@ from amplifier_core.utils import json_safe
 
 from .calls import ProviderCall
 from .message_digest import CanonicalMessage, canonical_json, canonical_message, digest
-from .request_part import Scrub
-from .request_parts import parameters_of
+from .request_parts import Scrub, parameters_of
 from .stored_requests import StoredPart, StoredRequest
 
 _SHOWN_BEFORE = 40

@@ -19,8 +19,7 @@ from amplifierd.collections.catalogue import Catalogue
 from amplifierd.exceptions import SessionStateError
 from amplifierd.identifiers import OWNERS_OF_THE_HOME, ProfileId
 from amplifierd.paths import Paths
-from amplifierd.plans.foreign_values import FindPlace
-from amplifierd.plans.value_origins import OfBuild, OfBundle, own_place, requested_place
+from amplifierd.plans.foreign_values import FindPlace, OfBuild, OfBundle, own_place, requested_place
 from amplifierd.session_store.record import SessionRecord
 
 from .context_messages import MentionPlaces

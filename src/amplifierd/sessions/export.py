@@ -19,13 +19,12 @@ from amplifierd.session_store.json_lines import encoded_lines
 from amplifierd.session_store.parts_file import part_pieces
 from amplifierd.session_store.protocol import EventPage, EventPlace, Message, StoredEvent
 from amplifierd.session_store.record import SessionRecord
-from amplifierd.session_store.stored_lines import encoded_pieces
+from amplifierd.session_store.whole_session import encoded_pieces
 from amplifierd.signing_keys import SigningKeys
 from amplifierd.stored_json import json_text
 
-from .secret_values import SecretValues
+from .secret_values import SecretValues, masked, shown_record, with_masked_data, without_secrets
 from .session_archive import SUFFIX, Advance, Step, write_archive
-from .without_secrets import masked, shown_record, with_masked_data, without_secrets
 
 RECORD, PLAN, LOCK, DOCUMENTS = "record.json", "plan.json", "lock.json", "documents.json"
 TRANSCRIPT, EVENTS, RECEIPTS, PARTS = "transcript.jsonl", "events.jsonl", "receipts.jsonl", "parts.jsonl"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from amplifier_foundation.session import find_orphaned_tool_calls
 from amplifier_system.tasks import run_to_end
 from amplifierd.builds.home_profiles import Profiles
+from amplifierd.documents.inheritance import merge_sections
 from amplifierd.documents.literal_secrets import KeepSecret
-from amplifierd.documents.merging import merge_sections
 from amplifierd.exceptions import (
     ExecutionInProgressError,
     InvalidTurnError,

@@ -16,8 +16,7 @@ from amplifierd.exceptions import HoldLostError, SessionError, StoreClosedError,
 from amplifierd.session_store.protocol import Hold, SessionStore, StoredEvent
 from amplifierd.session_store.record import SessionRecord, now
 
-from .plain_data import plain_data
-from .secret_values import SecretValues
+from .secret_values import SecretValues, plain_data
 from .tree_events import Entry, Event, TreeEvents, is_delta
 
 logger = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from amplifierd.limits import Limits
 from amplifierd.session_store.protocol import Hold, NewSession
 from amplifierd.session_store.record import SessionRecord, SessionState, checked_session_id, now
 
-from .approvers import Approver, DenyAll
+from .approval import Approver, DenyAll
 from .calls import CallLayer
 from .checkpointing import DIRECTORY, TurnCheckpoints
 from .children import as_agent

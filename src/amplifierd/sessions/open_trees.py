@@ -16,8 +16,8 @@ from amplifierd.session_store.cursor import Cursor
 from amplifierd.session_store.protocol import Hold, Holder, NewSession
 
 from .announcements import created_at
+from .approval import Approver
 from .approvals import ApprovalQueue
-from .approvers import Approver
 from .lasting_approvals import LastingApprovals
 from .runtime import Runtime
 from .tree import SessionTree

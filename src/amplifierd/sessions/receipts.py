@@ -21,7 +21,7 @@ from amplifier_core.boundary import Boundary, settle
 from amplifier_core.exceptions import describe
 from amplifier_core.utils import json_safe
 from amplifier_core.utils.tool_messages import Call
-from amplifier_kit.messages.results import as_tool_result, result_content
+from amplifier_kit.messages.conversation import as_tool_result, result_content
 from amplifier_system.tasks import run_to_end
 from amplifierd.exceptions import SessionError
 

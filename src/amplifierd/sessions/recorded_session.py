@@ -9,7 +9,7 @@ from typing import Any
 
 from amplifier_core import ChatResponse, LLMError, TextBlock, ToolCall, ToolResult, llm_errors
 from amplifier_core.utils.tool_messages import calls_in
-from amplifier_kit.loops.steering import STEERING_INJECTED
+from amplifier_kit.loops.settings import STEERING_INJECTED
 from amplifier_sessions.event_page import named_events
 from amplifierd.exceptions import ReplayError
 from amplifierd.session_store.protocol import Message, SessionStore, StoredEvent

@@ -10,19 +10,21 @@ import asyncio
 import math
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
 
 from amplifier_core import ModuleCoordinator, ProviderInfo
-from amplifier_core.mount_plan import MountPlan
+from amplifier_core.module_sources import ModuleSourceResolver
+from amplifier_core.mount_plan import MountPlan, PlanEntry
 from amplifierd.exceptions import ReplayError
 from amplifierd.identifiers import is_kept_secret
 from amplifierd.paths import Paths
-from amplifierd.plans.module_declarations import key_variables
-from amplifierd.plans.value_origins import own_place
+from amplifierd.plans.foreign_values import own_place
+from amplifierd.plans.runtime_values import declared_by, key_variables
 from amplifierd.session_store.file_store import FileStore
 from amplifierd.session_store.protocol import NewSession
 from amplifierd.session_store.record import SessionRecord
@@ -30,18 +32,17 @@ from amplifierd.session_store.record import SessionRecord
 from .announcements import Announcements
 from .approval import ALLOW, DENY, Approval, ApprovalDecision
 from .approvals import ApprovalQueue
+from .calls import StandIn
 from .children import as_agent
 from .context_messages import DOCUMENT
 from .creation import Creation, SessionRequest
 from .divergence import Divergence, RequestComparison
 from .equipment import Equipment
-from .loaded_sessions import LoadedSessions
 from .recorded_session import RecordedSession
 from .replay_layer import ReplayLayer, Totals
-from .replay_plan import ReplayPlan
 from .runner import ExecutionRunner
-from .runtime import Runtime
-from .stand_in import StandIn
+from .runtime import LoadedSessions, Runtime
+from .stored_requests import StoredRequest
 from .tree import SessionTree
 from .tree_budget import TreeBudget
 from .tree_events import TreeEvents
@@ -322,3 +323,52 @@ def _cost_change(totals: Totals) -> dict[str, str] | None:
         return None
     difference: Decimal = new - old
     return {"old": str(old), "new": str(new), "change": f"{difference:+f}"}
+
+
+# The plan of a replay: without the modules that reach out of the session by themselves.
+#
+# A module says so in its `runtime.toml`: with `leave_out` in the table `replay` it is not mounted, and the recorded
+# tools whose names match one of `tools` stand for those that it would have mounted.
+
+
+@dataclass(frozen=True)
+class ReplayPlan:
+    """A plan that can be mounted without effects, and the patterns of the tools that the record stands in for."""
+
+    plan: dict[str, Any]
+    tool_patterns: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, plan: Mapping[str, Any], resolver: ModuleSourceResolver | None) -> ReplayPlan:
+        left_out: list[Mapping[str, Any]] = []
+
+        def change(entry: PlanEntry) -> Mapping[str, Any] | None:
+            said = declared_by(entry, resolver).get("replay")
+            if isinstance(said, Mapping) and said.get("leave_out") is True:
+                left_out.append(said)
+                return None
+            return entry.spec
+
+        mounted = MountPlan(dict(plan)).map(change)
+        return cls(mounted, tuple(str(pattern) for said in left_out for pattern in said.get("tools") or ()))
+
+    def recorded_tools(self, requests: Iterable[StoredRequest]) -> dict[str, RecordedTool]:
+        """Return the tools that stand for those of modules that are left out."""
+        specs = {str(spec.get("name")): spec for request in requests for spec in request.tools}
+        return {
+            name: RecordedTool(spec)
+            for name, spec in specs.items()
+            if any(fnmatchcase(name, pattern) for pattern in self.tool_patterns)
+        }
+
+
+class RecordedTool:
+    """Looks to a model like the tool that was offered then."""
+
+    def __init__(self, spec: Mapping[str, Any]) -> None:
+        self.name = str(spec.get("name"))
+        self.description = str(spec.get("description") or "")
+        self.input_schema: dict[str, Any] = dict(spec.get("parameters") or {})
+
+    async def execute(self, input: dict[str, Any]) -> Any:
+        raise ReplayError(f"tool {self.name!r} is a recorded one; no tool runs in a replay")

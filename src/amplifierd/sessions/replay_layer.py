@@ -8,10 +8,10 @@ from decimal import Decimal
 from typing import Any
 
 from amplifier_core import ChatResponse, ToolResult
-from amplifier_kit.messages.token_estimate import estimate_messages
+from amplifier_kit.messages.stored_messages import estimate_messages
 from amplifierd.exceptions import ReplayError
 
-from .call_estimate import CallEstimator
+from .budget_layer import CallEstimator
 from .calls import CallLayer, ProviderCall, ProviderStep, ToolCall, ToolStep
 from .divergence import Divergence, RequestComparison
 from .message_digest import canonical_message

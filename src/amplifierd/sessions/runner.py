@@ -20,21 +20,19 @@ from .checkpointing import TurnCheckpoints
 from .children import Children
 from .client_turns import ClientTurns
 from .equipment import Equipment
-from .interruption import RepairReport
+from .interruption import PartialAnswer, RepairReport
 from .journal import NOT_NESTED, Journal, nesting_of
 from .kernel_session import KernelSession
-from .partial_answer import PartialAnswer
 from .prompt_queue import DOCUMENT, PromptQueue
 from .receipts import Receipts
 from .request_parts import RequestRecorder
 from .runtime import Runtime
 from .session_status import SessionStatus
-from .stoppable_tools import StoppableTools
+from .stoppable_tools import StoppableTools, TurnSummary
 from .transcript import Transcript, last_turn
 from .tree import SessionTree
 from .turn import Turn
 from .turn_result import TurnResult
-from .turn_summary import TurnSummary
 from .unread_keys import UnreadKey
 from .usage import Usage
 

@@ -6,15 +6,16 @@ import base64
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
+from math import isfinite
+from typing import Any, NamedTuple
 
-from amplifier_core.utils import SENSITIVE_KEYS, redact_secrets
-from amplifier_kit.redaction.masking import TextMasker, rules_named
-from amplifier_kit.redaction.named_secrets import names_credentials, names_secret
+from amplifier_core.utils import SENSITIVE_KEYS, json_safe, redact_secrets
+from amplifier_kit.redaction import mask_text, scrub
 from amplifier_kit.redaction.patterns import Span, find_unseen
-from amplifier_kit.redaction.scrubbing import Scrubber
-
-from .plain_data import PlainData
+from amplifier_kit.redaction.scrubbing import Scrubber, TextMasker, rules_named
+from amplifier_kit.redaction.secret_patterns import names_credentials, names_secret
+from amplifierd.session_store.protocol import StoredEvent
+from amplifierd.session_store.record import SessionRecord
 
 _NAMES = ("*_KEY", "*TOKEN", "*SECRET", "*PASSWORD*", "*PASSPHRASE*", "*_PASS", "*_PWD", "*_PAT", "*_CREDENTIAL*")
 _SHORTEST = 8  # shorter values are words that turn up by accident
@@ -160,3 +161,129 @@ def _secrets_in(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for inner in value:
             yield from _secrets_in(inner)
+
+
+# Event data as plain JSON data, and the texts in it: every event of every session comes by here.
+
+
+_ATOMS = frozenset({bool, type(None)})
+_TEXT = frozenset({str})
+_EXACT = 1 << 64  # smaller whole numbers stay as they are
+_DEEPEST = 32  # what is nested deeper may be a cycle
+
+
+class PlainData(NamedTuple):
+    """A copy that JSON can say, all texts in it, and the keys that have texts."""
+
+    value: dict[str, Any]
+    texts: list[str]
+    keys: list[str]
+
+
+class _NotPlainError(Exception):
+    pass
+
+
+def plain_data(data: Mapping[str, Any]) -> PlainData:
+    """Return data as `json_safe` does; what is plain already, as nearly everything, is copied in one go."""
+    plain = PlainData({}, [], [])
+    try:
+        _copy_dict(data, plain, _DEEPEST, plain.value)
+    except _NotPlainError:
+        plain = PlainData({}, [], [])
+        _copy_dict(json_safe(data), plain, None, plain.value)
+    return plain
+
+
+def _copy_dict(data: Mapping[Any, Any], plain: PlainData, deepest: int | None, copy: dict[str, Any]) -> dict[str, Any]:
+    copy.update(data)
+    if not _TEXT.issuperset(map(type, copy)):
+        raise _NotPlainError
+    _, texts, keys = plain
+    for key, item in data.items():
+        kind = type(item)
+        if kind is str:
+            keys.append(key)
+            texts.append(item)
+        elif kind not in _ATOMS and not (kind is int and -_EXACT < item < _EXACT):
+            copy[key] = _copied(item, kind, plain, deepest)
+    return copy
+
+
+def _copied(item: Any, kind: type, plain: PlainData, deepest: int | None) -> Any:
+    """Return a copy of what is nested in data, a number as it is."""
+    if kind is dict or kind is list:
+        if deepest is not None:
+            if not deepest:
+                raise _NotPlainError
+            deepest -= 1
+        return _copy_dict(item, plain, deepest, {}) if kind is dict else _copy_list(item, plain, deepest)
+    if deepest is None or (kind is int and -_EXACT < item < _EXACT) or (kind is float and isfinite(item)):
+        return item
+    raise _NotPlainError
+
+
+def _copy_list(items: list[Any], plain: PlainData, deepest: int | None) -> list[Any]:
+    if _TEXT.issuperset(map(type, items)):
+        plain.texts.extend(items)
+        return items[:]
+    copy = []
+    for item in items:
+        kind = type(item)
+        if kind is str:
+            plain.texts.append(item)
+        elif kind not in _ATOMS:
+            item = _copied(item, kind, plain, deepest)
+        copy.append(item)
+    return copy
+
+
+# A session without what must not leave its home: keys and everything that looks like one.
+
+
+_RULES = ("secrets",)
+_VARIABLE = re.compile(r"\$\{[^}]*\}")
+_FREE_TEXT = ("name", "metadata", "error_message", "error_details", "last_error", "load_warnings")
+
+
+def masked(value: Any) -> Any:
+    """Return plain data in which the values of secret names, and texts in the formats of secrets, are masked."""
+    return scrub(redact_secrets(value), rules=_RULES)
+
+
+def with_masked_data(events: Sequence[StoredEvent]) -> list[StoredEvent]:
+    """Return events whose data is masked; what the store itself wrote about them stays as it is."""
+    data = masked([event.get("data") for event in events])
+    return [{**event, "data": shown} for event, shown in zip(events, data, strict=True)]
+
+
+def shown_record(record: SessionRecord) -> dict[str, Any]:
+    """Return the fields of a record, with masks where applications and errors put text of their own."""
+    fields = record.model_dump(mode="json")
+    fields |= {name: masked(fields[name]) for name in _FREE_TEXT}
+    return {**fields, "settings_overrides": without_secrets(record.settings_overrides)}
+
+
+def without_secrets(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a plan that can still be run: keys are left out rather than masked, so that others can take their place.
+
+    What only names a variable, `${MY_KEY}`, stays.
+    """
+    return {key: _without(value) for key, value in plan.items() if not _is_secret(key, value)}
+
+
+def _without(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return without_secrets(value)
+    if isinstance(value, list):
+        return [_without(item) for item in value]
+    if isinstance(value, str) and not _VARIABLE.fullmatch(value):
+        return mask_text(value, _RULES)
+    return value
+
+
+def _is_secret(key: Any, value: Any) -> bool:
+    if not isinstance(value, str) or _VARIABLE.fullmatch(value):
+        return False
+    assignment = f'{key}="{value}"'
+    return str(key).lower() in SENSITIVE_KEYS or mask_text(assignment, _RULES) != assignment

@@ -9,8 +9,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from amplifier_core import ModuleCoordinator
-from amplifier_system.openings import Opening
-from amplifier_system.tasks import start_task
+from amplifier_system.tasks import Opening, start_task
 from amplifierd.limits import Limits
 from amplifierd.session_store.protocol import Message
 from amplifierd.session_store.record import Activity, SessionRecord

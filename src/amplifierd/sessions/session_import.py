@@ -35,7 +35,7 @@ from amplifierd.session_store.parts_file import PartsIn
 from amplifierd.session_store.protocol import Hold, Holder, NewSession, SessionStore, StoredEvent
 from amplifierd.session_store.record import SessionRecord, checked_session_id, new_session_id
 from amplifierd.session_store.staging import scratch_directory
-from amplifierd.session_store.stored_lines import StoredLines
+from amplifierd.session_store.whole_session import StoredLines
 from amplifierd.signing_keys import Signer, SigningKeys
 
 from .announcements import Announcements, last_of

@@ -23,9 +23,8 @@ from .creation import Creation
 from .ecosystem import EcosystemSessions
 from .equipment import Outfitter, Resolvers
 from .home_sessions import Sessions
-from .loaded_sessions import LoadedSessions
 from .open_sessions import Defaults, FindCheckpoints
-from .runtime import Runtime
+from .runtime import LoadedSessions, Runtime
 from .secret_values import SecretValues
 from .working_place import Machine
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from amplifier_sessions.event_page import tree_page
 from amplifier_sessions.session_query import page_of
@@ -27,8 +29,7 @@ from amplifierd.session_store.protocol import (
 from amplifierd.session_store.record import SessionRecord, checked_session_id
 
 from .ecosystem import EcosystemSessions
-from .synchronous_reads import now_or_in_thread
-from .without_secrets import without_secrets
+from .secret_values import without_secrets
 
 if TYPE_CHECKING:
     from .export import ReadableSessions
@@ -196,3 +197,16 @@ class SessionReading:
     async def _search(self, text: str, limit: int) -> tuple[SearchHit, ...]:
         ours = await self._store.search(text, limit=limit)
         return (*ours, *await self._elsewhere.search(text, limit=limit - len(ours))) if len(ours) < limit else ours
+
+
+T = TypeVar("T")
+
+
+def now_or_in_thread(begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Return what a coroutine returns; it runs on a loop of its own, in a thread where this one has a running loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(begin())
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        return pool.submit(lambda: asyncio.run(begin())).result()

@@ -11,10 +11,8 @@ from amplifier_sessions.event_page import named_events
 from amplifierd.exceptions import StoredRequestNotFoundError
 from amplifierd.session_store.protocol import SessionStore, StoredEvent
 
-from .message_digest import canonical_message, message_digest
-from .request_part import RequestPart
-from .request_parts import REQUEST_STORED, RESPONSE_STORED
-from .transcript_index import TranscriptIndex, TranscriptMessage
+from .message_digest import TranscriptIndex, TranscriptMessage, canonical_message, message_digest
+from .request_parts import REQUEST_STORED, RESPONSE_STORED, RequestPart
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,10 +25,10 @@ from amplifier_core import (
 from amplifier_core import ToolCall as WantedCall
 from amplifier_core.utils.tool_messages import results_in
 from amplifier_core.utils.tool_schema import tool_schema
-from amplifier_kit.messages.results import output_text
+from amplifier_kit.messages.conversation import output_text
 from amplifierd.exceptions import ExecutionError
 
-from .approvers import Approver
+from .approval import Approver
 from .calls import CallLayer, ProviderCall, ProviderStep, ToolCall, ToolStep
 from .home_sessions import Sessions
 from .session import Session

@@ -14,8 +14,8 @@ from amplifierd.exceptions import InvalidMessageError, SessionError
 from amplifierd.session_store.protocol import Hold, Message, SessionStore
 from amplifierd.session_store.record import now
 
-from .stand_in import StandIn
-from .transcript_index import TranscriptIndex
+from .calls import StandIn
+from .message_digest import TranscriptIndex
 
 DELETED = "message:deleted"
 _ROLES = frozenset({"user", "assistant", "tool", "system"})

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from amplifier_system.tasks import start_task
 from amplifierd.session_store.cursor import Cursor
 
-from .plain_data import PlainData
+from .secret_values import PlainData
 
 Event = dict[str, Any]
 """`{event, sequence, cursor, session_id, parent_id, root_session_id, timestamp, correlation_id, data}`.

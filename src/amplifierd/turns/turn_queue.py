@@ -6,10 +6,24 @@ that was submitted first.
 
 from __future__ import annotations
 
+import hashlib
+import logging
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from amplifierd.live_sessions import QueuedPrompts, SubmittedTurn, TurnRequest
+from amplifier_core.exceptions import AmplifierError
+from amplifierd.exceptions import (
+    MemberFencedError,
+    NotReadyError,
+    NowhereToRunError,
+    SessionHeldError,
+    SessionNotFoundError,
+    StoreUnavailableError,
+)
+from amplifierd.live_sessions import LiveSessions, QueuedPrompts, SubmittedTurn, TurnRequest
+from amplifierd.session_store.protocol import SessionStore
+from amplifierd.sessions.interrupted_turns import CONTINUES, InterruptedTurn
 
 
 @dataclass(frozen=True)
@@ -80,3 +94,90 @@ class TurnQueue(Protocol):
             SessionHeldError: the process is there.
         """
         ...
+
+
+# What follows a turn that ended with the process that ran it. It is never run again; its session may go on.
+
+
+logger = logging.getLogger(__name__)
+
+FIRST = 100
+"""The priority of a turn that goes on with an interrupted one: what waits, waits for that."""
+
+GO_ON = (
+    "The process that ran your last turn ended before the turn did. The results of its tools say what became of each "
+    "call; where it is not known whether one took effect, look before you do it again. Continue with what you were "
+    "asked to do."
+)
+
+_LATER = (MemberFencedError, NotReadyError, NowhereToRunError, SessionHeldError, StoreUnavailableError)
+"""What keeps something from following now, and may not the next time."""
+
+Submit = Callable[[str, TurnRequest], Awaitable[SubmittedTurn]]
+
+
+class FollowUps(Protocol):
+    """What is to follow interrupted turns, kept from before they are marked until it has followed."""
+
+    async def keep(self, interrupted: Sequence[InterruptedTurn]) -> None:
+        """Have another member do it if this process ends before it has."""
+        ...
+
+    async def left(self) -> Sequence[InterruptedTurn]:
+        """Return what is kept, unless another process that is there will do it."""
+        ...
+
+    async def drop(self, interrupted: InterruptedTurn) -> None:
+        """Keep it no longer: it has followed, or is not to any more."""
+        ...
+
+
+def has_follow_up(interrupted: InterruptedTurn) -> bool:
+    """Say whether something follows a turn by itself, rather than that a person is asked."""
+    return interrupted.action in ("continue", "stop")
+
+
+async def follow(
+    interrupted: InterruptedTurn, follow_ups: FollowUps, store: SessionStore, live: LiveSessions, submit: Submit
+) -> None:
+    """Do what the policy of a session says: nothing while a person is asked, else go on, or end the session.
+
+    It bears being done twice, also by two processes.
+    """
+    if not has_follow_up(interrupted):
+        return
+    session_id = interrupted.session_id
+    try:
+        if await _is_due(interrupted, store):
+            await _follow(interrupted, live, submit)
+    except _LATER as error:
+        logger.info("session %s does not %s yet after its takeover: %s", session_id, interrupted.action, error)
+        return
+    except (AmplifierError, OSError) as error:
+        logger.warning("session %s does not %s after its takeover: %s", session_id, interrupted.action, error)
+    await follow_ups.drop(interrupted)
+
+
+async def _is_due(interrupted: InterruptedTurn, store: SessionStore) -> bool:
+    """Say whether a session was taken over after that turn, and nothing has come of it yet."""
+    try:
+        record = await store.read(interrupted.session_id)
+    except SessionNotFoundError:
+        return False
+    taken = record.takeover or {}
+    return record.status == "active" and (taken.get("turn"), taken.get("action")) == (
+        interrupted.turn,
+        interrupted.action,
+    )
+
+
+async def _follow(interrupted: InterruptedTurn, live: LiveSessions, submit: Submit) -> None:
+    session_id, turn = interrupted.session_id, interrupted.turn
+    if interrupted.action == "stop":
+        reason = f"turn {turn} ended with the process that ran it, and on_takeover is stop"
+        await live.perform(session_id, "end", status="failed", error_message=reason)
+        return
+    broken_off = hashlib.sha256(f"{interrupted.correlation_id} {turn}".encode()).hexdigest()
+    next_id = f"prompt_{session_id}_{broken_off[:16]}"  # the same one, whichever member submits it
+    metadata = {CONTINUES: turn}
+    await submit(session_id, TurnRequest(GO_ON, metadata, queue=True, priority=FIRST, correlation_id=next_id))

@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import logging
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
+from amplifier_core.mount_plan import MountPlan
 from amplifier_system.tasks import start_task
-from amplifierd.exceptions import (
-    HoldLostError,
-    MemberFencedError,
-    NotReadyError,
-    SessionHeldError,
-    SessionStateError,
-)
+from amplifierd.exceptions import HoldLostError, MemberFencedError, NotReadyError, SessionHeldError, SessionStateError
 from amplifierd.live_sessions import OnEvent
 from amplifierd.session_store.record import SessionRecord, checked_session_id
 from amplifierd.sessions.equipment import Resolvers
 from amplifierd.sessions.home_sessions import Sessions
 
-from .environment import secrets_for
-from .error_transfer import error_of
-from .home_description import DescribeHome
-from .json_rpc import Hear
+from .json_rpc import Hear, error_of
 from .orphans import end_orphan
 from .outbox import live_event
 from .placed_session import PlacedSession
-from .untold_end import untold_end
-from .worker_kind import worker_kind
+from .recovery import untold_end
 from .worker_pool import WorkerPool
 from .worker_process import WorkerProcess
+from .worker_start import DescribeHome, secrets_for
 
 logger = logging.getLogger(__name__)
 
@@ -269,3 +263,13 @@ class Placement:
                 await self._recover(placed)
 
         await asyncio.gather(*map(bring_back, lost))
+
+
+def worker_kind(record: SessionRecord, plan: Mapping[str, Any]) -> str:
+    """Return what a session's worker serves: a build, a bundle, or the sources of a plan."""
+    if record.profile_name is not None:
+        return f"{record.profile_name}@{record.build_id}"
+    if record.bundle is not None:
+        return f"bundle {record.bundle}"
+    sources = sorted({json.dumps([entry.module_id, entry.source], default=str) for entry in MountPlan(plan).entries()})
+    return f"plan {hashlib.sha256(json.dumps(sources).encode()).hexdigest()[:12]}"

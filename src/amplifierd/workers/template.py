@@ -20,16 +20,16 @@ import threading
 from dataclasses import dataclass
 
 from amplifier_system.forking import fork_for_parent, replace_shown
-from amplifier_system.garbage_collection import begin_the_start, end_the_start
+from amplifier_system.startup import begin_the_start, end_the_start
 
 from .worker import run
 
 _SHARED = (
     *("amplifierd.workers.serving", "amplifierd.sessions.home_sessions", "amplifierd.sessions.session_parts"),
     *("amplifierd.plans.home_plans", "amplifierd.session_store.file_store", "amplifierd.session_store.session_index"),
-    *("amplifier_kit.loops.orchestrator", "amplifier_kit.contexts.compacting", "amplifier_kit.log_views"),
+    *("amplifier_kit.loops.orchestrator", "amplifier_kit.contexts.compacting", "amplifier_kit.types"),
     *("amplifier_kit.providers.call", "amplifier_kit.providers.response", "amplifier_kit.providers.stream"),
-    *("amplifier_kit.tools.answering_tool", "amplifier_kit.tools.descriptors", "amplifier_kit.tools.paths"),
+    *("amplifier_kit.tools.runs", "amplifier_kit.tools.paths", "amplifier_kit.tools.paths"),
     *("amplifier_kit.tools.runs", "amplifier_kit.mounting", "amplifier_foundation.session.store"),
 )
 """What sessions need whatever they run, also what is imported late elsewhere."""

@@ -13,7 +13,7 @@ import socket
 import sys
 from typing import NoReturn
 
-from amplifier_system.garbage_collection import keep_what_is_there, look_seldom
+from amplifier_system.startup import keep_what_is_there, look_seldom
 
 from .guard import Guard
 

@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -18,7 +19,7 @@ from amplifierd.exceptions import ForbiddenError, NotReadyError, PromptRemovedEr
 from amplifierd.home import Home
 from amplifierd.live_sessions import Part
 from amplifierd.paths import Paths
-from amplifierd.sessions.approval import Remember
+from amplifierd.sessions.approval import Approval, ApprovalDecision, DenyAll, LeaveOpen, Remember
 from amplifierd.sessions.client_turns import ClientTurn
 from amplifierd.sessions.session import Session, SubmittedPrompt
 from amplifierd.sessions.tree_events import Event
@@ -26,10 +27,8 @@ from amplifierd.sessions.uncounted_usage import TURN_DONE
 from amplifierd.sessions.working_place import unfit_working_dir
 from amplifierd.settings import Settings
 
-from .client_answers import ClientsAnswer, nobody_answers
-from .error_transfer import described_error
 from .inspection import INSPECTIONS, cancellation_of
-from .json_rpc import Method
+from .json_rpc import Method, described_error
 from .orphans import WORKER
 from .outbox import Outbox
 from .result_transfer import RETURNS, plain
@@ -371,3 +370,14 @@ class WorkerMethods:
 
 def _stopping() -> NotReadyError:
     return NotReadyError("the worker is stopping", hint="try again in a moment")
+
+
+nobody_answers: ContextVar[bool] = ContextVar("nobody_answers", default=False)
+"""Whether the turn that runs in this context was asked for by a client that cannot answer questions."""
+
+
+class ClientsAnswer:
+    """Lets a question wait for a client; in a turn that has no one to ask, it is denied."""
+
+    async def decide(self, approval: Approval) -> ApprovalDecision:
+        return await (DenyAll() if nobody_answers.get() else LeaveOpen()).decide(approval)

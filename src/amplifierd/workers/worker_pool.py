@@ -15,10 +15,9 @@ from amplifierd.exceptions import NotReadyError
 from amplifierd.session_store.store_choice import store_modules
 from amplifierd.settings import Settings
 
-from .home_description import DescribeHome
 from .json_rpc import Hear
 from .worker_process import WorkerProcess
-from .worker_start import WorkerStart
+from .worker_start import DescribeHome, WorkerStart
 
 logger = logging.getLogger(__name__)
 

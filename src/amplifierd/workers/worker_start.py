@@ -10,14 +10,23 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
 
+from amplifier_core.module_sources import ModuleSourceResolver
+from amplifier_core.mount_plan import MountPlan
 from amplifier_system.forking import ForkedChild
+from amplifier_system.homes import PREFIX
+from amplifier_system.policy.environment_access import SECRET_VARIABLES
 from amplifier_system.processes import ProcessTree, new_marker
 from amplifier_system.tasks import start_task
-
-from .environment import worker_environment
+from amplifierd.plans.injection import named_variables
+from amplifierd.plans.runtime_values import key_variables
+from amplifierd.sessions.runtime import Runtime
 
 logger = logging.getLogger(__name__)
 
@@ -142,3 +151,65 @@ def _command(program: str, descriptor: int, marker: str, further: Sequence[str] 
     """Return a command line that ends with what an orphan is recognised by: see `orphans`."""
     own = [str(descriptor), str(os.getpid()), marker]
     return [sys.executable, "-m", f"amplifierd.workers.{program}", *further, *own]
+
+
+# The environment of a worker: what programs need, and of all secrets only those that its sessions' plans ask for.
+
+
+_NEEDED = ("PIP_*", "UV_*", "SSH_AUTH_SOCK", "SSH_AGENT_PID")
+"""What fetching and installing go by, with the access to private places that the owner gave them."""
+
+
+def worker_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that every worker is started with. Those of the daemon itself stay with it."""
+    return {name: value for name, value in environment.items() if not (_is_ours(name) or _is_secret(name))}
+
+
+def secrets_for(
+    plan: Mapping[str, Any], environment: Mapping[str, str], resolver: ModuleSourceResolver
+) -> dict[str, str]:
+    """Return the secret variables that the sessions of a plan need: those it names, and the keys of its modules."""
+    agents = plan.get("agents")
+    overlays = [agent for agent in agents.values() if isinstance(agent, Mapping)] if isinstance(agents, Mapping) else []
+    entries = [entry for part in (plan, *overlays) for entry in MountPlan(part).entries()]
+    wanted = {*named_variables(plan), *(name for entry in entries for name in key_variables(entry, resolver))}
+    given = wanted & environment.keys()
+    return {name: environment[name] for name in given if _is_secret(name) and not _is_ours(name)}
+
+
+def _is_ours(name: str) -> bool:
+    return name.startswith(PREFIX)
+
+
+def _is_secret(name: str) -> bool:
+    upper = name.upper()
+    return _fits(upper, SECRET_VARIABLES) and not _fits(upper, _NEEDED)
+
+
+def _fits(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+DescribeHome = Callable[[], Awaitable[dict[str, Any]]]
+"""Returns the parameters with which a worker opens its home."""
+
+_SETTINGS = frozenset(
+    {
+        *("log_level", "working_dir", "default_profile", "offline"),
+        *("startup", "compile", "builds", "cache", "cluster", "checkpoints", "sessions", "mentions", "security"),
+    }
+)
+"""What a worker is told of the settings; how the daemon is reached is none of its business."""
+
+
+async def describe_home(runtime: Runtime, shipped_collection: Path | None) -> dict[str, Any]:
+    """Return the parameters of `open` for a worker whose sessions run on the same store, paths and settings as ours."""
+    return {
+        "paths": {name: str(path) for name, path in asdict(runtime.paths).items()},
+        "settings": {
+            **runtime.settings.model_dump(mode="json", include=set(_SETTINGS)),
+            "store": runtime.store.address.secret_text,  # over a pipe that only the two of us have
+        },
+        "shipped_collection": str(shipped_collection) if shipped_collection else None,
+        "member_id": await runtime.store.join(),
+    }

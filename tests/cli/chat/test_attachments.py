@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from amplifier_cli.chat.attachments import Attachments
+from amplifier_cli.chat.chat_input import Attachments
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from amplifier_cli.chat.goal import Goal, pursue
+from amplifier_cli.chat.slash_commands import Goal, pursue
 from amplifierd.sessions.turn_result import TurnResult
 
 sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))

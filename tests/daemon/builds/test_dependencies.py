@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from amplifier_foundation.modules.host_packages import host_packages
+from amplifier_foundation.modules.requirements import host_packages
 from amplifier_foundation.sources import ProgressEvent
 from amplifierd import open_home
 from amplifierd.exceptions import ProfileCompilationError

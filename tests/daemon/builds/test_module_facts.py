@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from amplifier_core.exceptions import ModuleValidationError
-from amplifierd.builds.module_facts import read_facts
+from amplifierd.builds.installed_modules import read_facts
 from amplifierd.daemon.module_catalogue import ModuleCatalogue
 from amplifierd.identifiers import ProfileId
 

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amplifierd.checkpoints import Checkpoints
-from amplifierd.checkpoints.ignore_patterns import parse_patterns
-from amplifierd.checkpoints.ignore_rules import IgnoreChain, IgnoreFile
+from amplifierd.checkpoints.ignore_rules import IgnoreChain, IgnoreFile, parse_patterns
 
 PATHS = [
     "a.log", "keep.log", "a/b.log", "a/keep.log", "build/out.o", "src/build/out.o", "src/a/b/c.txt", "src/a/c.txt",

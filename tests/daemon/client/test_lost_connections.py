@@ -17,7 +17,7 @@ from amplifierd.client.daemon_client import DaemonClient, DaemonLostError
 from amplifierd.client.remote_session import RemoteSession
 from amplifierd.exceptions import NothingToSteerError, PromptRemovedError, RemoteError, SessionNotFoundError
 from amplifierd.session_store.cursor import Cursor
-from amplifierd.sessions.approvers import DenyAll
+from amplifierd.sessions.approval import DenyAll
 
 WORDS = " ".join(f"word{number}" for number in range(60))
 

@@ -20,8 +20,7 @@ from amplifierd.cluster.cluster_token import find_cluster_token
 from amplifierd.cluster.destination import Destination
 from amplifierd.cluster.member_request import CALLER, CHANNEL, HELLO, SEAL
 from amplifierd.cluster.peers import Peers
-from amplifierd.daemon.callers import Caller
-from amplifierd.daemon.carried_caller import carried
+from amplifierd.daemon.callers import Caller, carried
 from amplifierd.exceptions import MemberError, MemberUntrustedError
 
 ADMIN = carried(Caller("admin", "admin", "admin"), "127.0.0.1")

@@ -24,7 +24,7 @@ from amplifierd import open_home
 from amplifierd.cluster.cluster_token import find_cluster_token
 from amplifierd.cluster.destination import Destination
 from amplifierd.cluster.peers import Peers
-from amplifierd.daemon.carried_caller import carried
+from amplifierd.daemon.callers import carried
 from amplifierd.daemon.daemon import Daemon
 from amplifierd.daemon.membership import is_overheard, member_tls, open_cluster
 from amplifierd.daemon.other_members import MEMBER

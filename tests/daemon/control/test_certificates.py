@@ -9,7 +9,7 @@ import pytest
 
 from amplifierd import open_home
 from amplifierd.app import create_app
-from amplifierd.control import server as web_server
+from amplifierd.control import serve as web_server
 from amplifierd.control.binding import bind
 from amplifierd.control.certificates import tls_files
 

@@ -12,7 +12,7 @@ import uvicorn
 from starlette.exceptions import HTTPException
 from starlette.types import Message
 
-from amplifierd.control.connections import ConnectionBounds, bounded_protocol
+from amplifierd.control.serve import ConnectionBounds, bounded_protocol
 from amplifierd.http.request_body import bounded
 
 HEAD = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from amplifierd.daemon import audit
-from amplifierd.daemon.audit import KEPT, AuditLog
+from amplifierd.daemon import log_files
+from amplifierd.daemon.log_files import KEPT, AuditLog
 
 
 def test_a_full_file_makes_room_for_the_next(tmp_path: Path) -> None:
     log = AuditLog(tmp_path / "logs/audit.jsonl")
-    large = "x" * (audit.MAX_BYTES // 2)
+    large = "x" * (log_files.MAX_BYTES // 2)
 
     for number in range(3 * (KEPT + 2)):
         log.record(number=number, padding=large)

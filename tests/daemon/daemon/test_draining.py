@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from amplifierd.daemon.draining import Draining
+from amplifierd.daemon.membership import Draining
 from amplifierd.exceptions import MemberFencedError, StoreUnavailableError
 
 STEPS = ["set_draining", "upkeep", "turns", "live", "release", "leave"]

@@ -17,12 +17,10 @@ from hypothesis import strategies as st
 
 from amplifierd import open_home
 from amplifierd.daemon.callers import Caller
-from amplifierd.daemon.event_filter import EventFilter
 from amplifierd.daemon.event_hub import EventHub
-from amplifierd.daemon.event_view import EventView
 from amplifierd.daemon.event_watch import EventWatch, GlobalWatch, SessionWatch
-from amplifierd.daemon.published_event import PublishedEvent
-from amplifierd.daemon.session_access import SessionAccess
+from amplifierd.daemon.published_event import EventFilter, PublishedEvent
+from amplifierd.daemon.session_access import EventView, SessionAccess
 from amplifierd.daemon.stored_tree import StoredTree
 from amplifierd.daemon.subscriber import StreamLimits, Subscriber
 from amplifierd.exceptions import TooManySubscribersError

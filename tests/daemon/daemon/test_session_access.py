@@ -8,11 +8,10 @@ import pytest
 from amplifierd import open_home
 from amplifierd.daemon import session_access
 from amplifierd.daemon.callers import Caller
-from amplifierd.daemon.event_filter import EventFilter
 from amplifierd.daemon.event_hub import EventHub
-from amplifierd.daemon.event_view import EventView
 from amplifierd.daemon.event_watch import Batch, GlobalWatch
-from amplifierd.daemon.session_access import SessionAccess
+from amplifierd.daemon.published_event import EventFilter
+from amplifierd.daemon.session_access import EventView, SessionAccess
 
 MINE, OTHER, ADMIN = Caller("mine", "me", "run"), Caller("other", "you", "run"), Caller("root", "root", "admin")
 

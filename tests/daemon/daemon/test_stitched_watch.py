@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from amplifierd.cluster.destination import Destination
-from amplifierd.cluster.whereabouts import Whereabouts
+from amplifierd.cluster.session_locations import Whereabouts
 from amplifierd.daemon.published_event import PublishedEvent, daemon_event, stored_event
-from amplifierd.daemon.stitched_watch import StitchedWatch
+from amplifierd.daemon.session_streams import StitchedWatch
 from amplifierd.exceptions import MemberError, MemberUntrustedError, TooManySubscribersError
 from amplifierd.session_store.cursor import Cursor
-from amplifierd.session_store.tree_place import TreePlace
+from amplifierd.session_store.record import TreePlace
 
 SESSION, OWN = "session_1", "member_a"
 KEEPALIVE_S = 30.0

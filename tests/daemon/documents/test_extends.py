@@ -2,7 +2,7 @@
 
 import pytest
 
-from amplifierd.documents.extends import Extends
+from amplifierd.documents.document import Extends
 from amplifierd.identifiers import ProfileId
 
 

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amplifierd.documents.document import ProfileDocument, ReferenceBase
-from amplifierd.documents.inheritance import MergedProfile, resolve_profile
-from amplifierd.documents.merging import merge_sections
+from amplifierd.documents.inheritance import MergedProfile, merge_sections, resolve_profile
 from amplifierd.documents.overrides import read_overrides
 from amplifierd.documents.profile_reader import read_document
 from amplifierd.exceptions import (

@@ -14,7 +14,7 @@ import pytest
 from amplifierd import open_home
 from amplifierd.daemon.tokens import Tokens
 from amplifierd.exceptions import SettingsError
-from amplifierd.http.client_address import TrustedProxies, client_of, peer_of
+from amplifierd.http.request_headers import TrustedProxies, client_of, peer_of
 
 from .conftest import Served
 

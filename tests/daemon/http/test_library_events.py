@@ -9,7 +9,7 @@ import httpx2
 from real_server import read_events
 
 from amplifierd.builds.staleness import ProfileStatus, Reason
-from amplifierd.daemon.library_events import LibraryEvents
+from amplifierd.daemon.upkeep import LibraryEvents
 from amplifierd.identifiers import ProfileId
 
 OWN = """---

@@ -24,7 +24,7 @@ from agents_at_work import Agent, call
 from amplifierd import Home, open_home
 from amplifierd.app import create_app
 from amplifierd.control.binding import bind
-from amplifierd.control.server import Server
+from amplifierd.control.serve import Server
 from amplifierd.daemon.tokens import Tokens
 
 MODEL = "local/worker"

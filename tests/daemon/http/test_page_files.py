@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from amplifierd.http.page_files import PageFiles
-from amplifierd.http.response_headers import HTML_POLICY
+from amplifierd.http.request_guard import HTML_POLICY
 
 from .conftest import Served
 

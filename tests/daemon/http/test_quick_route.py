@@ -10,8 +10,8 @@ from fastapi.testclient import TestClient
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from amplifierd.http.json_answer import JsonAnswer
-from amplifierd.http.quick_route import QuickRoute
+from amplifierd.http.idempotent_route import QuickRoute
+from amplifierd.http.routers import JsonAnswer
 
 
 class Asked(BaseModel):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from amplifierd.builds.agents import agent_from_mapping, agent_from_text
+from amplifierd.builds.plan_generation import agent_from_mapping, agent_from_text
 from amplifierd.identifiers import ProfileId
 from amplifierd.plans.difference import diff_plans
 from amplifierd.plans.injection import inject_runtime

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from amplifierd.collections.builtin import find_shipped_collection
-from amplifierd.collections.discovery import Discovery, discover
+from amplifierd.collections.extraction import Discovery, discover
+from amplifierd.collections.registry_file import find_shipped_collection
 from amplifierd.documents.document import ProfileDocument
 from amplifierd.documents.inheritance import MergedProfile, resolve_profile
 from amplifierd.identifiers import ProfileId

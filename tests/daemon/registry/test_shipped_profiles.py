@@ -9,7 +9,7 @@ import pytest
 
 from amplifier_core import AmplifierSession
 from amplifier_foundation.io import parse_frontmatter
-from amplifierd.builds.agents import agent_from_text
+from amplifierd.builds.plan_generation import agent_from_text
 from amplifierd.mentions import ProfileMentionResolver, load_mentioned
 
 MODULE_SECTIONS = ("providers", "tools", "hooks")

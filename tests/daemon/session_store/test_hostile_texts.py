@@ -10,8 +10,7 @@ import pytest
 
 from amplifier_core.exceptions import AmplifierError
 from amplifierd.session_store.hold import Holder
-from amplifierd.session_store.message_page import Place
-from amplifierd.session_store.protocol import SessionQuery, SessionStore
+from amplifierd.session_store.protocol import Place, SessionQuery, SessionStore
 
 sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
 from stored_sessions import message, new_session

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from amplifierd.session_store.json_lines import encoded_lines
-from amplifierd.session_store.message_page import Place
+from amplifierd.session_store.protocol import Place
 
 SIZES = st.lists(st.sampled_from([1, 300, 70_000, 200_000]), max_size=8)
 IDS = st.none() | st.integers(0, 9).map(str)

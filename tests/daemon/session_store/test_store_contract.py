@@ -23,9 +23,8 @@ from amplifierd.exceptions import (
     SessionStateError,
 )
 from amplifierd.session_store.hold import Holder
-from amplifierd.session_store.message_page import Place
-from amplifierd.session_store.protocol import SessionStore
-from amplifierd.session_store.stored_lines import StoredLines
+from amplifierd.session_store.protocol import Place, SessionStore
+from amplifierd.session_store.whole_session import StoredLines
 
 sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
 from stored_sessions import event, message, new_session

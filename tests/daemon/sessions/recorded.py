@@ -7,8 +7,8 @@ from amplifierd.session_store.hold import Hold, Holder
 from amplifierd.session_store.protocol import NewSession, SessionStore
 from amplifierd.session_store.record import SessionRecord, now
 from amplifierd.sessions.calls import CallLayer, ProviderCall, ProviderStep
+from amplifierd.sessions.message_digest import TranscriptIndex
 from amplifierd.sessions.request_parts import RequestRecorder
-from amplifierd.sessions.transcript_index import TranscriptIndex
 
 SESSION_ID = "recorded"
 

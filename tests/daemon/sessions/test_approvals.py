@@ -18,9 +18,8 @@ from amplifierd.exceptions import (
     ApprovalExpiredError,
     ApprovalNotFoundError,
 )
-from amplifierd.sessions.approval import Approval, ApprovalDecision
+from amplifierd.sessions.approval import AllowByRule, Approval, ApprovalDecision, ApprovalRule, Callback, DenyAll
 from amplifierd.sessions.approvals import ApprovalQueue
-from amplifierd.sessions.approvers import AllowByRule, ApprovalRule, Callback, DenyAll
 
 
 class Asked:

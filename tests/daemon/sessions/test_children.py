@@ -8,8 +8,7 @@ from agents_at_work import Agent, Kind, call
 
 from amplifierd.home import Home
 from amplifierd.session_store.cursor import Cursor
-from amplifierd.sessions.approval import Approval, ApprovalDecision
-from amplifierd.sessions.approvers import Callback
+from amplifierd.sessions.approval import Approval, ApprovalDecision, Callback
 from amplifierd.sessions.session import Session
 
 HELPER = {

@@ -11,8 +11,7 @@ from agents_at_work import Agent, call
 from waiting_tool import WaitingTool
 
 from amplifierd.home import Home
-from amplifierd.sessions.approval import ApprovalDecision
-from amplifierd.sessions.approvers import Callback
+from amplifierd.sessions.approval import ApprovalDecision, Callback
 from amplifierd.sessions.tree_events import Event
 
 LIFE = ("session:created", "session:updated", "session:deleted", "session:status")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from amplifier_kit.log_views import STAMP
+from amplifier_kit.types import STAMP
 from amplifierd.exceptions import HoldLostError
 from amplifierd.paths import Paths
 from amplifierd.session_store.file_store import FileStore

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from amplifier_core.interfaces import ApprovalRequest
-from amplifier_kit.asked_call import AskedCall, Scope, asking_about
+from amplifier_kit.concerns import AskedCall, Scope, asking_about
 from amplifierd.exceptions import ApprovalDecisionError, SettingsError
 from amplifierd.paths import Paths
 from amplifierd.sessions.lasting_approvals import LastingApprovals

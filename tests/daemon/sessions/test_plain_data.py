@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from amplifier_core.utils import json_safe
-from amplifier_kit.log_views import STAMP
-from amplifierd.sessions.plain_data import plain_data
+from amplifier_kit.types import STAMP
+from amplifierd.sessions.secret_values import plain_data
 
 
 class Model(BaseModel):

@@ -19,7 +19,7 @@ from amplifierd.exceptions import ProfileNotFoundError, SessionNotFoundError
 from amplifierd.home import Home
 from amplifierd.session_store.protocol import NewSession
 from amplifierd.session_store.record import SessionRecord, now
-from amplifierd.sessions.approvers import AllowByRule
+from amplifierd.sessions.approval import AllowByRule
 from amplifierd.sessions.stored_requests import requests
 
 STAND_INS = Path(__file__).parents[2] / "stand_ins"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amplifierd.session_store.cursor import Cursor
-from amplifierd.sessions.plain_data import plain_data
+from amplifierd.sessions.secret_values import plain_data
 from amplifierd.sessions.tree_events import Entry, Event, TreeEvents
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from amplifierd.daemon.event_filter import EventFilter
 from amplifierd.daemon.event_hub import EventHub
 from amplifierd.daemon.event_watch import SessionWatch
+from amplifierd.daemon.published_event import EventFilter
 from amplifierd.daemon.stored_tree import StoredTree
 from amplifierd.paths import Paths
 from amplifierd.session_store.cursor import Cursor

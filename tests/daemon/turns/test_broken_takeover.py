@@ -20,7 +20,7 @@ from amplifierd.session_store.hold import Holder
 from amplifierd.session_store.postgres.store import PostgresStore
 from amplifierd.session_store.protocol import SessionStore
 from amplifierd.store_address import StoreAddress
-from amplifierd.turns.follow_ups import GO_ON
+from amplifierd.turns.turn_queue import GO_ON
 
 POLICIES = ("continue", "stop")
 _BEGUN = """

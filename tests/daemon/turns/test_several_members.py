@@ -29,8 +29,7 @@ from amplifierd.store_address import StoreAddress
 from amplifierd.turns.durable import jobs
 from amplifierd.turns.durable.job_schema import prepare
 from amplifierd.turns.durable.jobs import register_worker
-from amplifierd.turns.durable.turn_rows import CHANNEL, NewTurn, TurnRows
-from amplifierd.turns.durable.turn_text import result_of
+from amplifierd.turns.durable.turn_rows import CHANNEL, NewTurn, TurnRows, result_of
 from amplifierd.turns.turn_queue import TurnKey
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

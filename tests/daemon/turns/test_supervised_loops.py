@@ -8,7 +8,7 @@ import psycopg
 from psycopg import sql
 from turn_bench import open_durable
 
-from amplifier_system.supervisor import Supervisor
+from amplifier_system.tasks import Supervisor
 from amplifierd.live_sessions import TurnRequest
 from amplifierd.session_store.postgres.store import PostgresStore
 

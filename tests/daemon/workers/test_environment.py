@@ -7,7 +7,7 @@ from agents_at_work import call
 from worker_bench import FAULTS, PROMPT, WorkerBench
 
 from amplifierd import open_home
-from amplifierd.workers.environment import secrets_for, worker_environment
+from amplifierd.workers.worker_start import secrets_for, worker_environment
 
 
 def test_a_worker_starts_without_secrets_and_without_what_is_the_daemon_s() -> None:

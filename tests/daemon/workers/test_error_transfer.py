@@ -17,7 +17,7 @@ from amplifierd.exceptions import (
 from amplifierd.issues import Issue
 from amplifierd.problems import PROBLEMS, problem_document
 from amplifierd.session_store.hold import Holder
-from amplifierd.workers.error_transfer import KNOWN, described_error, error_of
+from amplifierd.workers.json_rpc import KNOWN, described_error, error_of
 
 ERRORS = [
     SessionNotFoundError("there is no session 'x'", hint="list them"),

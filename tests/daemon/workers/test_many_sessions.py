@@ -7,7 +7,7 @@ import pytest
 from worker_bench import WorkerBench
 
 from amplifierd.live_sessions import TurnRequest
-from amplifierd.workers.priority import NICENESS
+from amplifierd.workers.serving import NICENESS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -5,7 +5,7 @@ import logging
 import pytest
 from worker_bench import FAULTS, PROMPT, WorkerBench, faulty, until
 
-from amplifierd.workers.worker_output import LINES_PER_S
+from amplifierd.workers.worker_process import LINES_PER_S
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -8,7 +8,7 @@ import pytest
 
 from amplifier_foundation.bundle import Bundle
 from amplifier_foundation.modules import ModuleActivator
-from amplifier_foundation.modules.in_place import InPlacePackages
+from amplifier_foundation.modules.activator import InPlacePackages
 from amplifier_foundation.updates import update_bundle
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from amplifier_core._version import ECOSYSTEM_VERSION
-from amplifier_foundation.modules.host_packages import HostPackages, host_packages
 from amplifier_foundation.modules.installer import InstallError, RequirementConflict, install_together
+from amplifier_foundation.modules.requirements import HostPackages, host_packages
 
 PYDANTIC = importlib.metadata.version("pydantic")
 

@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from amplifier_foundation.modules.host_packages import HostPackages, host_packages
 from amplifier_foundation.modules.installer import (
     InstallError,
     install_together,
     installer_command,
     installer_environment,
+    remove_scratch_leftovers,
 )
-from amplifier_foundation.modules.scratch import remove_scratch_leftovers
+from amplifier_foundation.modules.requirements import HostPackages, host_packages
 
 BACKEND = """
 import pathlib, zipfile

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from amplifier_foundation.registry.shared_tasks import SharedTasks
-from amplifier_foundation.sources.worker_batches import WorkerBatches
+from amplifier_foundation.registry.library import SharedTasks
+from amplifier_foundation.sources.store import WorkerBatches
 
 
 async def test_work_is_done_once_for_all_who_ask_while_it_runs() -> None:

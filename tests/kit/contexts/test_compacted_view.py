@@ -9,7 +9,7 @@ import pytest
 from amplifier_core import HookRegistry, HookResult
 from amplifier_core.testing import EventRecorder
 from amplifier_kit.contexts.compacting import CompactingContext
-from amplifier_kit.messages.token_estimate import estimate_messages
+from amplifier_kit.messages.stored_messages import estimate_messages
 
 Message = dict[str, Any]
 

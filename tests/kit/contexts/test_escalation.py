@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from amplifier_kit.contexts.compacting import CompactingContext
-from amplifier_kit.messages.token_estimate import estimate_message, estimate_messages
+from amplifier_kit.messages.stored_messages import estimate_message, estimate_messages
 
 Message = dict[str, Any]
 

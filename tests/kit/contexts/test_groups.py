@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from amplifier_kit.contexts.groups import GroupedConversation, missing_results
-from amplifier_kit.contexts.units import Cut, Entry
-from amplifier_kit.messages.token_estimate import estimate_message
+from amplifier_kit.contexts.groups import Cut, Entry, GroupedConversation, missing_results
+from amplifier_kit.messages.stored_messages import estimate_message
 
 Message = dict[str, Any]
 

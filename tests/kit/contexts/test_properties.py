@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from amplifier_kit.contexts.compacting import CompactingContext
 from amplifier_kit.contexts.groups import missing_results
-from amplifier_kit.messages.token_estimate import estimate_messages
+from amplifier_kit.messages.stored_messages import estimate_messages
 
 Message = dict[str, Any]
 

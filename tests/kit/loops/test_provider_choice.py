@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from amplifier_kit.loops.provider_choice import by_preference, model_of, priority_of
+from amplifier_kit.loops.announcements import by_preference, model_of, priority_of
 
 
 def names(*arguments: Any, **options: Any) -> list[str]:

@@ -10,10 +10,8 @@ import pytest
 from amplifier_core import HookRegistry, HookResult, ToolResult
 from amplifier_core.testing import EventRecorder, MockTool
 from amplifier_core.utils.tool_messages import Call
-from amplifier_kit.loops.cancellation import Cancellation
 from amplifier_kit.loops.hook_points import HookPoints
-from amplifier_kit.loops.identifiers import uuid_series
-from amplifier_kit.loops.tool_calls import ToolCalls
+from amplifier_kit.loops.tool_calls import Cancellation, ToolCalls, uuid_series
 from amplifier_kit.loops.turn_task import TurnTask
 
 

@@ -12,10 +12,9 @@ from amplifier_core import HookRegistry
 from amplifier_core.testing import EventRecorder, MockContextManager, MockProvider, MockTool
 from amplifier_kit.config import ModuleConfig
 from amplifier_kit.loops.orchestrator import LoopOrchestrator
-from amplifier_kit.loops.reply import Reply
 from amplifier_kit.loops.requests import RequestBuilder
 from amplifier_kit.loops.settings import LoopSettings
-from amplifier_kit.loops.transcript import Transcript
+from amplifier_kit.loops.transcript import Reply, Transcript
 from amplifier_kit.loops.turn import Turn
 
 

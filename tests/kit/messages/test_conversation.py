@@ -14,17 +14,19 @@ from amplifier_core.utils.tool_messages import Call, block_type
 from amplifier_kit.messages.conversation import (
     as_response,
     as_returned,
+    as_tool_result,
     assistant_message,
     block_dict,
     cancelled_content,
     extra_field,
     has_call_blocks,
     read_calls,
+    replaced_content,
+    result_content,
     text_of,
     tool_message,
     usage_of,
 )
-from amplifier_kit.messages.results import as_tool_result, replaced_content, result_content
 
 
 class TestCalls:

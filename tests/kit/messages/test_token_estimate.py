@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from amplifier_core import ImageBlock
-from amplifier_kit.messages.token_estimate import IMAGE_TOKENS, estimate_message, estimate_messages
+from amplifier_kit.messages.stored_messages import IMAGE_TOKENS, estimate_message, estimate_messages
 
 PICTURE = base64.b64encode(bytes(3_000_000)).decode()
 

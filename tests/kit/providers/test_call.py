@@ -15,12 +15,12 @@ from amplifier_core.llm_errors import AuthenticationError, LLMTimeoutError, Rate
 from amplifier_core.message_models import RedactedThinkingBlock, TextBlock, ThinkingBlock, ToolCall, ToolCallBlock
 from amplifier_core.testing import EventRecorder
 from amplifier_core.utils.retry import RetryConfig
-from amplifier_kit.lenient_config import LenientConfig
+from amplifier_kit.config import LenientConfig
 from amplifier_kit.providers.call import ProviderCall, read_raw, usage_payload
-from amplifier_kit.providers.events import ProviderEvents
+from amplifier_kit.providers.errors import parse_retry_after, read_retry_config
 from amplifier_kit.providers.options import OptionDefaults, read_options
 from amplifier_kit.providers.response import ProviderResponse, parse_tool_calls
-from amplifier_kit.providers.retry import parse_retry_after, read_retry_config
+from amplifier_kit.providers.stream import ProviderEvents
 
 NO_WAIT = RetryConfig(max_retries=2, initial_delay=0, jitter=False)
 

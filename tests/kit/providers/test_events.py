@@ -8,8 +8,7 @@ import pytest
 
 from amplifier_core import HookRegistry
 from amplifier_core.testing import EventRecorder, MockCoordinator
-from amplifier_kit.providers.events import ProviderEvents
-from amplifier_kit.providers.stream import StreamEvents
+from amplifier_kit.providers.stream import ProviderEvents, StreamEvents
 
 
 @pytest.mark.parametrize("coordinator", [None, object(), SimpleNamespace(hooks=None), SimpleNamespace(hooks="x")])

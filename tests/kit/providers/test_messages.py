@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from amplifier_core import ChatRequest, Message
 from amplifier_core.testing import EventRecorder
-from amplifier_kit.providers.events import ProviderEvents
-from amplifier_kit.providers.identity_cache import IdentityCache
-from amplifier_kit.providers.messages import NormalMessage, normalize
+from amplifier_kit.providers.messages import IdentityCache, NormalMessage, normalize
+from amplifier_kit.providers.stream import ProviderEvents
 from amplifier_kit.providers.tool_sequence import MISSING_RESULT, ToolSequence
 
 # --- one message

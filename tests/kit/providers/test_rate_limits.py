@@ -1,6 +1,6 @@
 """What headers tell about the limits of an account."""
 
-from amplifier_kit.providers.rate_limits import read_rate_limits
+from amplifier_kit.providers.response import read_rate_limits
 
 
 def test_rate_limits_are_read_as_far_as_they_can_be() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from amplifier_core.message_models import ResponseFormatJson, ResponseFormatJsonSchema, ResponseFormatText
-from amplifier_kit.providers.response_formats import JsonSchema, wanted_format
+from amplifier_kit.providers.options import JsonSchema, wanted_format
 
 SCHEMA = {"type": "object", "properties": {}}
 

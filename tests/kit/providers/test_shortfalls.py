@@ -2,7 +2,7 @@
 
 import pytest
 
-from amplifier_kit.providers.shortfalls import Shortfalls, WarnOnce, with_extras
+from amplifier_kit.providers.options import Shortfalls, WarnOnce, with_extras
 
 
 def test_shortfalls_are_told_with_every_call_and_logged_with_the_first(caplog: pytest.LogCaptureFixture) -> None:

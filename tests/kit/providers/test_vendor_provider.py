@@ -9,7 +9,7 @@ import pytest
 
 from amplifier_core.llm_errors import ConfigurationError, LLMTimeoutError
 from amplifier_core.testing import MockCoordinator
-from amplifier_kit.lenient_config import LenientConfig
+from amplifier_kit.config import LenientConfig
 from amplifier_kit.providers.settings import Vendor, VendorSettings, access_fields, read_shared
 from amplifier_kit.providers.vendor import VENDOR_EVENTS, VendorProvider, import_sdk, mount_vendor
 

@@ -18,12 +18,11 @@ import pytest
 from amplifier_core import LLMError, Usage, llm_errors
 from amplifier_core.testing import EventRecorder, MockCoordinator
 from amplifier_kit.client_slot import ClientSlot
-from amplifier_kit.lenient_config import LenientConfig
-from amplifier_kit.providers.cost import CostTally, Prices, TokenCounts, read_rates
+from amplifier_kit.config import LenientConfig
+from amplifier_kit.providers.call import ConcurrencyGate
+from amplifier_kit.providers.cost import CostTally, ModelTable, Prices, TokenCounts, read_rates
 from amplifier_kit.providers.errors import ErrorTranslator, VendorFailure, hide_key
-from amplifier_kit.providers.events import ProviderEvents
-from amplifier_kit.providers.gate import ConcurrencyGate
-from amplifier_kit.providers.models import ModelTable
+from amplifier_kit.providers.stream import ProviderEvents
 
 # --- errors
 

@@ -16,8 +16,8 @@ from processes import Started, leaving_nothing
 from sandboxes import place_outside_tmp
 
 from amplifier_kit.sandbox.availability import find_sandbox
-from amplifier_kit.sandbox.confinement import Confinement
 from amplifier_kit.sandbox.enclosure import Sandbox
+from amplifier_kit.sandbox.limits import Confinement
 from amplifier_kit.sandbox.program import Program
 
 

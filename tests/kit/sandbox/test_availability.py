@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from amplifier_kit.sandbox.availability import SandboxSearch, find_sandbox, works
+from amplifier_kit.sandbox.availability import SandboxSearch, Seatbelt, find_sandbox, works
 from amplifier_kit.sandbox.bubblewrap import Bubblewrap
-from amplifier_kit.sandbox.seatbelt import Seatbelt
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap is for Linux")
 

@@ -17,7 +17,7 @@ from sandboxes import PYTHON, needs_sandbox
 
 from amplifier_kit.sandbox.availability import find_sandbox
 from amplifier_kit.sandbox.bubblewrap import Bubblewrap
-from amplifier_kit.sandbox.confinement import Confinement
+from amplifier_kit.sandbox.limits import Confinement
 from amplifier_kit.sandbox.program import Program
 
 pytestmark = needs_sandbox
@@ -118,7 +118,7 @@ UNPRIVILEGED = """
 import asyncio, os, subprocess, sys
 from pathlib import Path
 from amplifier_kit.sandbox.bubblewrap import Bubblewrap
-from amplifier_kit.sandbox.confinement import Confinement
+from amplifier_kit.sandbox.limits import Confinement
 from amplifier_kit.sandbox.program import Program
 
 os.setgroups([])
@@ -173,7 +173,7 @@ STARTER = """
 import asyncio, os, sys
 from pathlib import Path
 from amplifier_kit.sandbox.availability import find_sandbox
-from amplifier_kit.sandbox.confinement import Confinement
+from amplifier_kit.sandbox.limits import Confinement
 from amplifier_kit.sandbox.program import Program
 
 async def main():
@@ -228,7 +228,7 @@ SILENCING_STARTER = """
 import asyncio, dataclasses, os, sys
 from pathlib import Path
 from amplifier_kit.sandbox.availability import find_sandbox
-from amplifier_kit.sandbox.confinement import Confinement
+from amplifier_kit.sandbox.limits import Confinement
 from amplifier_kit.sandbox.program import Program
 
 class Silenced:

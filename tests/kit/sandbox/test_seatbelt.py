@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from amplifier_kit.sandbox.confinement import Confinement
-from amplifier_kit.sandbox.seatbelt import Seatbelt, profile
+from amplifier_kit.sandbox.availability import Seatbelt, profile
+from amplifier_kit.sandbox.limits import Confinement
 
 
 def test_without_permissions_only_harmless_devices_are_writable_and_nothing_is_reachable() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from amplifier_kit.tools.descriptors import LinkInTheWayError, open_in, opened_directory, real_path, stat_in
+from amplifier_kit.tools.paths import LinkInTheWayError, open_in, opened_directory, real_path, stat_in
 
 
 @pytest.fixture

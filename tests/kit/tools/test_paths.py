@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amplifier_kit.lenient_config import LenientConfig
+from amplifier_kit.config import LenientConfig
 from amplifier_kit.tools.input import ToolFailure
 from amplifier_kit.tools.paths import PathRules, WorkingDir, read_path_list, resolve, resolve_roots, shown
 

@@ -10,7 +10,7 @@ from amplifier_module_context_simple import SimpleContextManager, mount
 
 from amplifier_core.testing import EventRecorder, MockCoordinator
 from amplifier_kit.contexts.compacting import CompactingContext
-from amplifier_kit.messages.token_estimate import estimate_messages
+from amplifier_kit.messages.stored_messages import estimate_messages
 
 Message = dict[str, Any]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from amplifier_module_hooks_approval.audit import audit_log
+from amplifier_module_hooks_approval.config import audit_log
 
 from amplifier_core.interfaces import ApprovalRequest, ApprovalResponse
 

@@ -9,8 +9,7 @@ from amplifier_module_hooks_approval import mount
 from amplifier_core.approval import ApprovalTimeoutError
 from amplifier_core.interfaces import ApprovalRequest, ApprovalResponse
 from amplifier_core.testing import MockCoordinator
-from amplifier_kit.asked_call import AskedCall, find_asked_call
-from amplifier_kit.concerns import CONCERN, Concern, refusal_of
+from amplifier_kit.concerns import CONCERN, AskedCall, Concern, find_asked_call, refusal_of
 
 from .conftest import Guard, MountGuard
 

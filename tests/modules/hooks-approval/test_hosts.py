@@ -15,7 +15,7 @@ from amplifier_module_tool_web import mount as mount_web
 
 from amplifier_core import HookResult, ModuleCoordinator, ToolResult
 from amplifier_core.interfaces import ApprovalRequest, ApprovalResponse
-from amplifier_kit.asked_call import find_asked_call
+from amplifier_kit.concerns import find_asked_call
 from amplifier_kit.policy import SessionPolicy
 
 SECRET = "hunter2-correct-horse-battery"

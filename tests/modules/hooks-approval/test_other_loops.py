@@ -10,7 +10,7 @@ import pytest
 
 from amplifier_core import AmplifierSession, HookResult, ToolResult
 from amplifier_core.interfaces import ApprovalRequest, ApprovalResponse
-from amplifier_foundation.prepared.guards import hand_down_guards
+from amplifier_foundation.prepared.session_setup import hand_down_guards
 
 PLAN: dict[str, Any] = {"session": {"orchestrator": {"module": "loop-basic"}, "context": {"module": "context-simple"}}}
 GUARD = {"module": "hooks-approval", "config": {"rules": [], "audit": {"enabled": False}}}

@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
-from amplifier_module_hooks_approval.scopes import family_of, plain_words, scope_of
+from amplifier_module_hooks_approval.verdict import family_of, plain_words, scope_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from amplifier_core.interfaces import ApprovalResponse
-from amplifier_kit.asked_call import Scope
+from amplifier_kit.concerns import Scope
 from amplifier_kit.tools.effects import ALL_EFFECTS
 
 from .conftest import MountGuard

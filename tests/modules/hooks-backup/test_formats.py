@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from amplifier_module_hooks_backup import read_backup
-from amplifier_module_hooks_backup.store import BackupStore
+from amplifier_module_hooks_backup.backup_hook import BackupStore
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from amplifier_module_hooks_scheduler_heuristic import HeuristicScheduler, mount
-from amplifier_module_hooks_scheduler_heuristic.strategies import (
+from amplifier_module_hooks_scheduler_heuristic.scheduler import (
     FirstAvailableStrategy,
     RandomStrategy,
     RoundRobinStrategy,

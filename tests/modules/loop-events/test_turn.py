@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from amplifier_module_loop_events import EventDrivenOrchestrator, mount
-from amplifier_module_loop_events import models as loop_models
+from amplifier_module_loop_events import selection as loop_models
 from turns import FunctionTool, Stage, answer, calling, echo, texts_of
 
 from amplifier_core import HookResult, RateLimitError

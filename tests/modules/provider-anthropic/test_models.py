@@ -8,7 +8,7 @@ from typing import Any
 import amplifier_module_provider_anthropic
 import pytest
 from amplifier_module_provider_anthropic import AnthropicProvider
-from amplifier_module_provider_anthropic.model_facts import facts_of
+from amplifier_module_provider_anthropic.settings import facts_of
 from anthropic_server import MODELS, model_entry
 
 DATA = json.loads((files(amplifier_module_provider_anthropic) / "models.json").read_text(encoding="utf-8"))

@@ -9,7 +9,7 @@ from anthropic_server import AnthropicServer, markers, reply, text, thinking, to
 from vendor_server import Answer, Request
 
 from amplifier_core import AmplifierSession, ToolResult
-from amplifier_kit.providers.events import STREAM_EVENTS
+from amplifier_kit.providers.stream import STREAM_EVENTS
 
 MODULES = Path(__file__).parents[3] / "modules"
 STEPS = 50

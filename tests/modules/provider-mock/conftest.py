@@ -11,7 +11,7 @@ from amplifier_module_provider_mock import MockProvider
 from amplifier_core import ChatRequest, ChatResponse, Message, ToolSpec
 from amplifier_core.events import ALL_EVENTS
 from amplifier_core.testing import MockCoordinator
-from amplifier_kit.providers.events import STREAM_EVENTS
+from amplifier_kit.providers.stream import STREAM_EVENTS
 
 sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
 

@@ -5,7 +5,7 @@ import string
 from typing import Any
 
 import pytest
-from amplifier_module_provider_mock.agent_rules import find_steps, split_steps
+from amplifier_module_provider_mock.agent import find_steps, split_steps
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -13,13 +13,12 @@ from typing import Any
 
 import pytest
 from amplifier_module_provider_mock import MockProvider
-from amplifier_module_provider_mock.canonical import canonical_request, first_difference, request_hash
+from amplifier_module_provider_mock.recording import canonical_request, first_difference, request_hash
 
 from amplifier_core import AmplifierSession, ChatRequest, Message, ModelInfo, ProviderInfo, llm_errors
 from amplifier_core.llm_errors import ConfigurationError, InvalidRequestError, RateLimitError
-from amplifier_kit.providers.events import ProviderEvents
 from amplifier_kit.providers.response import ProviderResponse, parse_tool_calls
-from amplifier_kit.providers.stream import StreamEvents
+from amplifier_kit.providers.stream import ProviderEvents, StreamEvents
 
 sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
 

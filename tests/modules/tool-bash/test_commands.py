@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 from amplifier_module_tool_bash import BashTool
-from amplifier_module_tool_bash.foreground import ForegroundCommands
-from amplifier_module_tool_bash.launch import LaunchPad, find_shell
-from amplifier_module_tool_bash.pending_starts import Starts
+from amplifier_module_tool_bash.launch import LaunchPad, Starts, find_shell
 from amplifier_module_tool_bash.settings import Settings
+from amplifier_module_tool_bash.tool import ForegroundCommands
 
 from amplifier_core.testing import MockCoordinator, wait_for
-from amplifier_kit.consent import Consent
+from amplifier_kit.approval import Consent
 from amplifier_kit.policy import SessionPolicy
 
 

@@ -21,7 +21,7 @@ from hostile_commands import Target, hostile_commands
 from sandboxes import fingerprint, needs_sandbox, place_outside_tmp
 
 from amplifier_core import ToolResult
-from amplifier_kit.consent import CONSENT, Consent
+from amplifier_kit.approval import CONSENT, Consent
 
 AT_ONCE = 8
 

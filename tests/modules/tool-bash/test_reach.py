@@ -17,9 +17,8 @@ sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
 
 from sandboxes import needs_sandbox, place_outside_tmp
 
-from amplifier_kit.approval import GATE
+from amplifier_kit.approval import CONSENT, GATE, Consent
 from amplifier_kit.concerns import CONCERN, LEDGER, Concern
-from amplifier_kit.consent import CONSENT, Consent
 from amplifier_kit.policy import SessionPolicy
 
 pytestmark = needs_sandbox

@@ -10,8 +10,8 @@ import pytest
 from amplifier_module_tool_bash import BashTool
 
 from amplifier_core.testing import MockCoordinator, wait_for
+from amplifier_kit.approval import CONSENT, Consent
 from amplifier_kit.concerns import CONCERN
-from amplifier_kit.consent import CONSENT, Consent
 
 
 class Yes:

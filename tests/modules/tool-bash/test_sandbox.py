@@ -18,7 +18,7 @@ sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
 from sandboxes import PYTHON, fingerprint, needs_sandbox, place_outside_tmp
 
 from amplifier_core.testing import wait_for
-from amplifier_kit.consent import CONSENT, Consent
+from amplifier_kit.approval import CONSENT, Consent
 from amplifier_kit.policy import SessionPolicy
 
 NO_SANDBOX = "amplifier_module_tool_bash.launch.find_sandbox"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from amplifier_module_tool_filesystem import ReadTool, WriteTool, mount
-from amplifier_module_tool_filesystem.path_validation import is_path_allowed
+from amplifier_module_tool_filesystem.workspace import is_path_allowed
 
 from amplifier_core.testing import MockCoordinator
 

@@ -15,7 +15,7 @@ sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
 
 from sandboxes import PYTHON, fingerprint, needs_sandbox, place_outside_tmp
 
-NO_SANDBOX = "amplifier_module_tool_mcp.server_confinement.find_sandbox"
+NO_SANDBOX = "amplifier_module_tool_mcp.stdio_transport.find_sandbox"
 
 
 @pytest.fixture

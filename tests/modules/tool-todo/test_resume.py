@@ -9,8 +9,7 @@ from amplifier_module_tool_todo import TodoTool
 
 from amplifier_core.testing import MockContextManager, MockCoordinator
 from amplifier_core.utils.tool_messages import Call
-from amplifier_kit.messages.conversation import tool_message
-from amplifier_kit.messages.results import result_content
+from amplifier_kit.messages.conversation import result_content, tool_message
 
 
 def messages(call_id: str, arguments: dict[str, Any], answer: Any) -> list[dict[str, Any]]:

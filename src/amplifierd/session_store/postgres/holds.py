@@ -20,8 +20,7 @@ from psycopg import AsyncConnection
 
 from amplifier_system.tasks import start_task
 from amplifierd.session_store.hold import Hold, Holder, held
-from amplifierd.session_store.record import now
-from amplifierd.session_store.tree_place import TreePlace
+from amplifierd.session_store.record import TreePlace, now
 
 from .database import Database
 from .group_commit import GroupCommit

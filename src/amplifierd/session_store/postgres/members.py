@@ -12,19 +12,18 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import psycopg
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, Notify, sql
 
 from amplifier_core import __version__
-from amplifier_system.supervisor import Supervisor
 from amplifier_system.surroundings import new_token
+from amplifier_system.tasks import Supervisor
 from amplifierd.exceptions import MemberFencedError, StoreUnavailableError
 from amplifierd.session_store.hold import Holder
 
 from .database import Database
-from .notifications import Channel, Notifications
 
 logger = logging.getLogger(__name__)
 
@@ -295,3 +294,62 @@ def fenced() -> MemberFencedError:
         "this process did not renew its lease in time, and others took over its sessions",
         hint="start it again; what was stored is safe, and a turn that ran here counts as interrupted",
     )
+
+
+Channel = Literal["amplifier_turns", "amplifier_refusals", "amplifier_holds", "amplifier_cluster"]
+CHANNELS: tuple[Channel, ...] = get_args(Channel)
+
+
+class Notifications:
+    """Wakes those who subscribed, in their own event loops; heard on the connection that renews the member's lease."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._subscribers: dict[Callable[[str], None], Channel] = {}
+
+    def subscribe(self, channel: Channel, wake: Callable[[str], None]) -> Callable[[], None]:
+        """Call `wake` with the word of every notification, and without one when some may have been missed.
+
+        Returns what ends that. Only a process that is a member hears anything.
+        """
+        loop = asyncio.get_running_loop()
+
+        def wake_here(word: str) -> None:
+            loop.call_soon_threadsafe(wake, word)
+
+        self._subscribers[wake_here] = channel
+        return lambda: self._end(wake_here)
+
+    async def notify(self, channel: Channel, word: str = "") -> None:
+        async def select(connection: AsyncConnection) -> None:
+            await connection.execute("SELECT pg_notify(%s, %s)", [channel, word])
+
+        await self._database.finish(self._database.run(select))
+
+    # --- in the database's event loop
+
+    async def begin(self, connection: AsyncConnection) -> None:
+        """Hear from a new connection; what was said before it was opened is lost."""
+        for channel in CHANNELS:
+            await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+        for wake in tuple(self._subscribers):
+            self._wake(wake, "")
+
+    async def hear(self, connection: AsyncConnection, seconds: float) -> None:
+        """Pass on what comes within a time."""
+        async for notification in connection.notifies(timeout=seconds):
+            self._pass_on(notification)
+
+    def _pass_on(self, notification: Notify) -> None:
+        for wake, channel in tuple(self._subscribers.items()):
+            if channel == notification.channel:
+                self._wake(wake, notification.payload)
+
+    def _wake(self, wake: Callable[[str], None], word: str) -> None:
+        try:
+            wake(word)
+        except RuntimeError:  # its event loop is closed
+            self._end(wake)
+
+    def _end(self, wake: Callable[[str], None]) -> None:
+        self._subscribers.pop(wake, None)

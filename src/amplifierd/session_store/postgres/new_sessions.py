@@ -17,10 +17,19 @@ from amplifierd.session_store.session_files import document_file_name
 
 from .group_commit import GroupCommit, Row
 from .held_sessions import HeldSession, HeldSessions
-from .lines import EVENT_COLUMNS, MESSAGE_COLUMNS, NEW_EVENTS, NEW_MESSAGES, event_values, message_values
 from .members import Members, fenced
-from .session_rows import INSERTED, INSERTED_VALUES, row_values
-from .stored_text import json_text
+from .session_rows import (
+    EVENT_COLUMNS,
+    INSERTED,
+    INSERTED_VALUES,
+    MESSAGE_COLUMNS,
+    NEW_EVENTS,
+    NEW_MESSAGES,
+    event_values,
+    json_text,
+    message_values,
+    row_values,
+)
 
 _CREATE = f"""
 WITH own AS (

@@ -6,7 +6,7 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from amplifier_sessions.search_text import Wanted, message_text
+from amplifier_sessions.index_query import Wanted, message_text
 from amplifier_sessions.session_query import SessionQuery, sort_order
 from amplifierd.session_store.file_listing import below
 from amplifierd.session_store.protocol import SearchHit, SessionPage
@@ -14,8 +14,7 @@ from amplifierd.session_store.protocol import SearchHit, SessionPage
 from .database import Database
 from .held_sessions import not_found
 from .schema import FILTERED_COLUMNS, WORDS_OF
-from .session_rows import record_of
-from .stored_text import column_text, parsed, search_conditions
+from .session_rows import column_text, parsed, record_of, search_conditions
 
 _TREE = """
 SELECT session_id, parent_session_id FROM sessions WHERE deleted_at IS NULL AND root_session_id = (

@@ -10,14 +10,12 @@ from psycopg import AsyncConnection
 from amplifier_sessions.event_page import EventPage, EventPlace
 from amplifierd.exceptions import MountPlanMissingError
 from amplifierd.session_store.json_lines import parse_value
-from amplifierd.session_store.message_page import MessagePage, Place
-from amplifierd.session_store.protocol import Cursor, Message, StoredEvent
+from amplifierd.session_store.protocol import Cursor, Message, MessagePage, Place, StoredEvent
 from amplifierd.session_store.record import SessionRecord
 
 from .database import Database
 from .held_sessions import not_found
-from .session_rows import record_of
-from .stored_text import column_text, parsed
+from .session_rows import column_text, parsed, record_of
 
 _LIVE = "SELECT number FROM sessions WHERE session_id = %(session_id)s AND deleted_at IS NULL"
 _EVENTS = """

@@ -9,7 +9,7 @@ from psycopg import AsyncConnection
 from amplifierd.session_store.json_lines import parse_value
 
 from .database import Database, Work
-from .stored_text import column_text, json_text
+from .session_rows import column_text, json_text
 
 T = TypeVar("T")
 

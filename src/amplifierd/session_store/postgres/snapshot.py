@@ -13,12 +13,11 @@ from psycopg import AsyncConnection, IsolationLevel
 from amplifierd.exceptions import MountPlanMissingError
 from amplifierd.session_store.json_lines import parse_value
 from amplifierd.session_store.protocol import NewSession
-from amplifierd.session_store.stored_lines import StoredLines
+from amplifierd.session_store.whole_session import StoredLines
 
 from .database import LONG_ATTEMPT_S, Database
 from .held_sessions import not_found
-from .session_rows import record_of
-from .stored_text import parsed
+from .session_rows import parsed, record_of
 
 _IDS = "SELECT session_id FROM sessions WHERE deleted_at IS NULL ORDER BY session_id"
 _SESSION = "SELECT number, record FROM sessions WHERE session_id = %s AND deleted_at IS NULL"

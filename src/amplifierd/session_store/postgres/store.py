@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -12,20 +13,20 @@ from typing import Any
 from psycopg import AsyncConnection
 
 from amplifier_sessions.session_directory import is_session_id
-from amplifier_system.supervisor import Supervisor
-from amplifier_system.tasks import run_to_end, start_task
+from amplifier_system.tasks import Supervisor, run_to_end, start_task
 from amplifier_system.threads import Stop, in_thread
 from amplifierd.exceptions import StoreUnavailableError
 from amplifierd.paths import Paths
 from amplifierd.session_store.hold import Hold, Holder
-from amplifierd.session_store.message_page import MessagePage, Place
 from amplifierd.session_store.parts_file import checked_digest
 from amplifierd.session_store.protocol import (
     Cursor,
     EventPage,
     EventPlace,
     Message,
+    MessagePage,
     NewSession,
+    Place,
     SearchHit,
     SessionPage,
     SessionQuery,
@@ -33,28 +34,24 @@ from amplifierd.session_store.protocol import (
     StoreSnapshot,
     TrashedSession,
 )
-from amplifierd.session_store.record import SessionRecord, checked_session_id
+from amplifierd.session_store.record import SessionRecord, TreePlace, checked_session_id
 from amplifierd.session_store.session_files import document_file_name
-from amplifierd.session_store.tree_place import TreePlace
 from amplifierd.store_address import StoreAddress
 
-from .appends import Appends
 from .database import PATIENCE_S, Database
 from .group_commit import MOST_TOGETHER, GroupCommit
 from .held_sessions import HeldSessions
 from .holds import Holds
-from .lines import event_values, message_values
-from .members import Members
+from .members import Members, Notifications
 from .new_sessions import Creation, creation_values
-from .notifications import Notifications
 from .removal import Removal
-from .row_changes import SessionChanges
+from .row_changes import Appends, SessionChanges
+from .schema import OF_A_SESSION
 from .session_lists import SessionLists
 from .session_reads import SessionReads
+from .session_rows import event_values, json_text, message_values
 from .shared_values import SharedValues
 from .snapshot import open_snapshot, read_at_once
-from .status import status_of
-from .stored_text import json_text
 from .workspaces import Workspaces
 
 logger = logging.getLogger(__name__)
@@ -327,3 +324,52 @@ class PostgresStore:
 
 def _succeeded(work: asyncio.Future[Any]) -> bool:
     return work.done() and not work.cancelled() and work.exception() is None
+
+
+_TABLES = ("sessions", *OF_A_SESSION)
+_COUNTS = """
+SELECT (SELECT format_version FROM format),
+    (SELECT count(*) FROM sessions WHERE deleted_at IS NULL),
+    (SELECT count(*) FROM sessions WHERE deleted_at IS NOT NULL),
+    (SELECT count(*) FROM holds WHERE holder IS NOT NULL),
+    (SELECT count(*) FROM members WHERE state IN ('active', 'draining') AND lease_until > now()),
+    (SELECT sum(pg_total_relation_size(name::regclass)) FROM unnest(%s::text[]) AS name)::bigint,
+    current_setting('server_version'), current_setting('fsync'), current_setting('synchronous_commit'),
+    current_setting('synchronous_standby_names')
+"""
+
+
+async def status_of(database: Database) -> dict[str, Any]:
+    async def select(connection: AsyncConnection) -> dict[str, Any]:
+        row = await (await connection.execute(_COUNTS, [list(_TABLES)])).fetchone()
+        assert row is not None
+        began = time.perf_counter()
+        await connection.execute("SELECT 1")
+        took = time.perf_counter() - began
+        version, sessions, deleted, held, members, size, server, fsync, commit, standbys = row
+        return {
+            "store": "postgresql",
+            "place": str(database),
+            "server": f"PostgreSQL {server}",
+            "format": version,
+            "sessions": sessions,
+            "deleted": deleted,
+            "held": held,
+            "members": members,
+            "bytes": size,
+            "round_trip_ms": round(took * 1000, 2),
+            "synchronous_standbys": standbys or None,
+            "warnings": _warnings(fsync, commit),
+        }
+
+    return await database.read(select)
+
+
+def _warnings(fsync: str, commit: str) -> list[str]:
+    """Return what keeps the server from the promise that what was shown is stored."""
+    found = []
+    if fsync == "off":
+        found.append("fsync is off: a power failure can destroy the database")
+    if commit in ("off", "local"):
+        found.append(f"synchronous_commit is {commit}: what was shown can be lost when the server fails")
+    return found

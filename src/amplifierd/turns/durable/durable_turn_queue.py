@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
+from contextlib import suppress
 from typing import Any
 
-from amplifier_system.supervisor import cancelled
 from amplifier_system.surroundings import new_token
-from amplifier_system.tasks import start_task
+from amplifier_system.tasks import beat, cancelled, start_task
 from amplifierd.exceptions import (
     MemberFencedError,
     NothingToSteerError,
@@ -21,17 +21,13 @@ from amplifierd.live_sessions import LiveSessions, OnEvent, QueuedPrompts, Submi
 from amplifierd.session_store.postgres.store import PostgresStore
 from amplifierd.sessions.home_sessions import Sessions
 from amplifierd.turns.turn_queue import TurnKey
-from amplifierd.workers.untold_end import unnumbered
+from amplifierd.workers.recovery import unnumbered, untold_end
 
 from . import job_schema, jobs
-from .asked_turns import AskedTurns
-from .left_turns import LeftTurns
-from .refused_turns import RefusedTurns
-from .shared_follow_ups import SharedFollowUps
+from .abandoned_turns import LeftTurns, SharedFollowUps
 from .turn_placement import TurnPlacement
-from .turn_rows import CHANNEL, REFUSALS, NewTurn, TurnRow, TurnRows
-from .turn_runs import STALLS_S, TurnRuns
-from .turn_text import request_of
+from .turn_rows import CHANNEL, REFUSALS, NewTurn, RefusedTurn, TurnRow, TurnRows, refusal_of, request_of
+from .turn_runs import STALLS_S, AskedTurns, TurnRuns
 
 logger = logging.getLogger(__name__)
 
@@ -189,3 +185,57 @@ class DurableTurnQueue:
     async def take_over(self, session_id: str) -> None:
         await self._is_started.wait()
         await self._left.take_over(session_id)
+
+
+# Turns that were refused, by whichever member: those who watch here see them end as well.
+#
+# Nothing is stored of them in their sessions, so anyone who waits for their ends would wait forever.
+
+
+_MOST = 1000
+_REFUSED_AGAIN_S = 1.0
+_BEAT_S = 10.0
+
+
+class RefusedTurns:
+    """Tells `on_end` how refused turns ended, some of them more than once; used in one event loop."""
+
+    def __init__(self, rows: TurnRows, on_end: OnEvent) -> None:
+        self._rows, self._on_end = rows, on_end
+        self._heard: set[str] = set()
+        self._is_unsure = True
+        self._wake = asyncio.Event()
+
+    def hear(self, turn_id: str) -> None:
+        """Take note that a turn was refused; without an id, that some may have been."""
+        if turn_id:
+            self._heard.add(turn_id)
+        else:
+            self._is_unsure = True
+        self._wake.set()
+
+    async def keep_telling(self) -> None:
+        """Tell of those that were heard of, and first of those that were refused a short time ago."""
+        while True:
+            beat()
+            self._wake.clear()
+            heard, self._heard = self._heard, set()
+            is_unsure, self._is_unsure = self._is_unsure, False
+            try:
+                refused = await self._read(heard, is_unsure=is_unsure)
+            except StoreUnavailableError as error:
+                logger.warning("which turns were refused elsewhere is not known yet: %s", error)
+                self._heard |= heard
+                self._is_unsure = self._is_unsure or is_unsure
+                self._wake.set()
+                await asyncio.sleep(_REFUSED_AGAIN_S)
+            else:
+                for turn in refused:
+                    self._on_end(untold_end(turn.session_id, turn.turn_id, turn.root_id, refusal_of(turn.result)))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_BEAT_S):
+                    await self._wake.wait()
+
+    async def _read(self, heard: Collection[str], *, is_unsure: bool) -> list[RefusedTurn]:
+        lately = await self._rows.refused_lately(_MOST) if is_unsure else []
+        return [*lately, *(await self._rows.refused(heard) if heard else [])]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 from psycopg import AsyncConnection
@@ -13,12 +13,60 @@ from psycopg.rows import class_row
 from amplifierd.exceptions import ExecutionInProgressError, IdempotencyConflictError, QueueFullError
 from amplifierd.live_sessions import TurnRequest
 from amplifierd.session_store.postgres.database import Database, Work
-from amplifierd.session_store.postgres.members import fenced
-from amplifierd.session_store.postgres.notifications import Channel
+from amplifierd.session_store.postgres.members import Channel, fenced
+from amplifierd.session_store.postgres.session_rows import json_text, parsed
+from amplifierd.sessions.client_turns import ClientTurn
 from amplifierd.turns.turn_queue import TurnKey
+from amplifierd.workers.json_rpc import described_error, error_of
 
 from . import jobs
-from .turn_text import REFUSED, request_text
+
+# What is asked of a turn, and what came of it, as the text that its row has.
+
+
+REFUSED = "refused"
+"""With what the text begins that says why a turn was not run."""
+
+
+def request_text(turn: TurnRequest) -> str:
+    return json_text(asdict(turn))
+
+
+def request_of(text: str) -> TurnRequest:
+    """Return what was asked; what a newer version knows beside it is left out."""
+    known = {name: value for name, value in parsed(text).items() if name in TurnRequest.__dataclass_fields__}
+    client = known.pop("client", None)
+    return TurnRequest(**known, client=ClientTurn(**client) if client is not None else None)
+
+
+def result_text(result: Mapping[str, Any]) -> str:
+    return json_text({"result": result})
+
+
+def error_text(error: Exception) -> str:
+    return json_text({"error": described_error(error)})
+
+
+def refusal_text(error: Exception) -> str:
+    return json_text({REFUSED: True, "error": described_error(error)})
+
+
+def refusal_of(text: str) -> Exception:
+    """Return what refused a turn."""
+    return error_of(parsed(text)["error"])
+
+
+def result_of(text: str) -> dict[str, Any]:
+    """Return what came of a turn.
+
+    Raises what refused the turn, or ended it before it began.
+    """
+    outcome = parsed(text)
+    if (error := outcome.get("error")) is not None:
+        raise error_of(error)
+    result: dict[str, Any] = outcome["result"]
+    return result
+
 
 T = TypeVar("T")
 

@@ -11,9 +11,8 @@ from typing import Any, Literal
 
 from amplifier_core.exceptions import AmplifierError
 from amplifier_sessions.event_page import named_events
-from amplifier_system.supervisor import Supervisor, beat, cancelled
 from amplifier_system.surroundings import steady_time
-from amplifier_system.tasks import run_to_end, start_task
+from amplifier_system.tasks import Supervisor, beat, cancelled, run_to_end, start_task
 from amplifierd.exceptions import (
     HoldLostError,
     MemberFencedError,
@@ -29,11 +28,9 @@ from amplifierd.session_store.protocol import SessionStore
 from amplifierd.session_store.record import SessionRecord
 from amplifierd.sessions.prompt_queue import deadline_passed
 from amplifierd.sessions.uncounted_usage import TURN_DONE
-from amplifierd.workers.untold_end import UNKNOWN, stored_outcome, untold_end
+from amplifierd.workers.recovery import UNKNOWN, stored_outcome, untold_end
 
-from .asked_turns import AskedTurns
-from .turn_rows import TurnRow, TurnRows
-from .turn_text import error_text, refusal_text, request_of, result_text
+from .turn_rows import TurnRow, TurnRows, error_text, refusal_text, request_of, result_of, result_text
 
 logger = logging.getLogger(__name__)
 
@@ -302,3 +299,71 @@ def _check(row: TurnRow, request: TurnRequest) -> None:
         raise SessionStateError(
             f"session {row.session_id} is {row.session_status}", hint="resume it, then send it again"
         )
+
+
+_LOOK_S = 2.0
+"""How often to look for ends that no notification told, while one is waited for."""
+
+
+class AskedTurns:
+    """Settles futures with what came of turns; used in one event loop."""
+
+    def __init__(self, rows: TurnRows) -> None:
+        self._rows = rows
+        self._futures: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self._wake = asyncio.Event()
+
+    def future(self, turn_id: str) -> asyncio.Future[dict[str, Any]]:
+        """Return what is settled when the turn has ended."""
+        if turn_id not in self._futures:
+            self._futures[turn_id] = asyncio.get_running_loop().create_future()
+        return self._futures[turn_id]
+
+    def forget(self, turn_id: str) -> None:
+        self._futures.pop(turn_id, None)
+
+    def settle(self, turn_id: str, result: str) -> None:
+        """Tell those who wait what came of a turn."""
+        future = self._futures.pop(turn_id, None)
+        if future is None or future.done():
+            return
+        try:
+            future.set_result(result_of(result))
+        except Exception as error:  # noqa: BLE001 - whatever ended it, those who wait for it are told
+            future.set_exception(error)
+            future.exception()  # whether anyone waits is not known here
+
+    async def look(self) -> None:
+        """Settle what has ended elsewhere."""
+        if self._futures:
+            for turn_id, result in (await self._rows.results(self._futures)).items():
+                self.settle(turn_id, result)
+
+    def wake(self) -> None:
+        """Look now."""
+        self._wake.set()
+
+    async def keep_looking(self) -> None:
+        """Look whenever it is said to, and from time to time."""
+        while True:
+            beat()
+            self._wake.clear()
+            try:
+                await self.look()
+            except StoreUnavailableError as error:
+                logger.warning("what came of turns elsewhere is not known yet: %s", error)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_S):
+                    await self._wake.wait()
+
+    def close(self) -> None:
+        """Turn everyone away who still waits; their turns are kept, and run elsewhere or later."""
+        for turn_id, future in tuple(self._futures.items()):
+            self.forget(turn_id)
+            if not future.done():
+                future.set_exception(
+                    NotReadyError(
+                        "the daemon is stopping, and the turn continues elsewhere", hint="ask again with the same key"
+                    )
+                )
+                future.exception()

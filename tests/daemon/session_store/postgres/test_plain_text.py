@@ -9,9 +9,8 @@ from pathlib import Path
 import psycopg
 
 from amplifierd.session_store.hold import Holder
-from amplifierd.session_store.message_page import Place
 from amplifierd.session_store.postgres.store import PostgresStore
-from amplifierd.session_store.protocol import SessionQuery
+from amplifierd.session_store.protocol import Place, SessionQuery
 
 sys.path.append(str(Path(__file__).parents[3] / "stand_ins"))
 from stored_sessions import event, message, new_session
