@@ -1,4 +1,4 @@
-"""URLs as they may be stored and shown: without credentials."""
+"""URLs as they may be stored and shown, without credentials; and the hosts that they name, public or private."""
 
 from __future__ import annotations
 
