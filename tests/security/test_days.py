@@ -14,7 +14,7 @@ from lab import Lab
 @pytest.mark.parametrize("day", DAYS, ids=lambda day: day.name)
 def test_a_person_is_asked_no_more_often_than_this_on_an_ordinary_day(day: Day, lab: Lab) -> None:
     if program := missing(day):
-        pytest.skip(f"{program} is not installed here")
+        pytest.skip(f"{program} is not where commands find it")
     day.prepare(lab)
     seen = lab.evidence()
     for step in day.steps:

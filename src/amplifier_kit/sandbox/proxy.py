@@ -9,6 +9,7 @@ import asyncio
 import base64
 import contextlib
 import logging
+import os
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -110,8 +111,12 @@ class HostProxy:
         self._ours, self.descriptor = _pair()
 
     def before(self, arguments: Sequence[str | bytes]) -> list[str | bytes]:
-        """Return a program with the shim before it; `descriptor` has to be open in it."""
-        return [sys.executable, "-I", "-S", "-c", _SHIM, str(self.descriptor), *arguments]
+        """Return a program with the shim before it; `descriptor` has to be open in it.
+
+        The shim needs the standard library only, so it runs with the interpreter that a virtual environment leads to:
+        the environment itself may lie in `/tmp`, of which a program has its own.
+        """
+        return [os.path.realpath(sys.executable), "-I", "-S", "-c", _SHIM, str(self.descriptor), *arguments]
 
     def serve(self, program: "Program") -> None:
         """Begin to serve a program, to its end."""

@@ -1,11 +1,13 @@
 """Commands that reach only the hosts that a person agreed to, through a proxy."""
 
 import asyncio
+import os
 import shlex
 import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +25,7 @@ from amplifier_kit.policy import SessionPolicy
 
 pytestmark = needs_sandbox
 
+PYTHON = os.path.realpath(sys.executable)  # not that of an environment, which commands may not see
 OUTSIDE = "127.0.0.2"  # this machine's, but not the loopback address that a command finds inside as well
 
 
@@ -151,6 +154,19 @@ async def test_a_host_that_the_command_does_not_name_is_asked_about_once(
     assert f"http://{OUTSIDE}:{server.port}/x" in session.asked[0].words
 
 
+async def test_an_environment_in_a_directory_that_commands_do_not_see_is_no_obstacle(
+    server: Server, start_session: StartSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as hidden:
+        (Path(hidden) / "python").symlink_to(PYTHON)
+        monkeypatch.setattr(sys, "executable", f"{hidden}/python")
+        session = await start_session()
+
+        result = await session.run(f"curl -sS {server.url}/x")
+
+    assert result.output["stdout"] == "hello"
+
+
 async def test_a_host_in_an_approved_command_or_in_the_policy_is_not_asked_about(
     server: Server, start_session: StartSession
 ) -> None:
@@ -202,7 +218,7 @@ async def test_a_command_has_a_loopback_of_its_own(start_session: StartSession) 
     session = await start_session(says=False)
 
     result = await session.run(
-        f"{shlex.quote(sys.executable)} -m http.server 8123 --bind 127.0.0.1 >/dev/null 2>&1 & "
+        f"{shlex.quote(PYTHON)} -m http.server 8123 --bind 127.0.0.1 >/dev/null 2>&1 & "
         "curl -sS --retry 30 --retry-connrefused --retry-delay 0 --retry-max-time 10 -o /dev/null"
         " -w '%{http_code}' http://127.0.0.1:8123/"
     )
@@ -225,7 +241,7 @@ async def test_git_and_pip_work_through_the_proxy(server: Server, start_session:
 
     cloned = await session.run(f"a=http; git clone $a://{OUTSIDE}:{server.port}/repo copy && ls copy/.git/HEAD")
     listed = await session.run(
-        f"{shlex.quote(sys.executable)} -m pip --disable-pip-version-check --isolated download "
+        f"{shlex.quote(PYTHON)} -m pip --disable-pip-version-check --isolated download "
         "--no-cache-dir --retries 0 "
         f"--trusted-host {OUTSIDE} --index-url {server.url}/simple --dest . --no-deps --only-binary :all: nothing"
     )
