@@ -1,7 +1,7 @@
 """Approval of a tool call: what was asked about is what runs.
 
 A guard such as `hooks-approval` offers the capability `approval.gate`. A loop asks it after the last `tool:pre`
-handler, about arguments that nothing else can reach any more. Meanwhile it says so with `asking_afterwards`: a guard
+handler, about arguments that nothing else can reach any more. Meanwhile it says so with `deferring`: a guard
 that also listens to `tool:pre`, for loops that know nothing of the gate, then does not ask twice. It names the gate it
 will ask, so that a guard whose gate was replaced by another module, or that guards a session inside, still decides.
 
@@ -41,7 +41,7 @@ GUARD = "approval.guard"
 EACH_WRITE = "approval.each_write"
 """The capability of a session in whose working directory each write is asked about; it is the reason, as a text."""
 
-_asked_afterwards: ContextVar[object] = ContextVar("asked_afterwards", default=None)
+_deferred_gate: ContextVar[object] = ContextVar("deferred_gate", default=None)
 _approved: ContextVar[tuple[object, object, Any] | None] = ContextVar("approved", default=None)
 
 
@@ -74,7 +74,7 @@ def find_gate(coordinator: Coordinator) -> ApprovalGate | None:
     return None if hasattr(gate, "what_no_gate_has") and not asyncio.iscoroutinefunction(gate) else gate
 
 
-class asking_afterwards:
+class deferring:
     """Says that the emitter of `tool:pre` asks this gate when its handlers are done."""
 
     __slots__ = ("_gate", "_token")
@@ -83,15 +83,15 @@ class asking_afterwards:
         self._gate = gate
 
     def __enter__(self) -> None:
-        self._token = _asked_afterwards.set(self._gate)
+        self._token = _deferred_gate.set(self._gate)
 
     def __exit__(self, *error: object) -> None:
-        _asked_afterwards.reset(self._token)
+        _deferred_gate.reset(self._token)
 
 
-def is_asked_afterwards(gate: ApprovalGate) -> bool:
+def is_deferred(gate: ApprovalGate) -> bool:
     """Say whether this very gate is going to be asked about the call that is announced at the moment."""
-    return _asked_afterwards.get() == gate
+    return _deferred_gate.get() == gate
 
 
 class running_approved:

@@ -138,7 +138,7 @@ def _is_concern(value: Any) -> bool:
 # A request of the approval protocols names a tool and shows its input. A guard such as `hooks-approval` knows more:
 # which call it is, what the tool is and does, what it touches, and for which later calls an "always" would stand.
 # It says so with `asking_about` while it asks; the code that answers in the same task finds it with
-# `find_asked_call`.
+# `find_pending_call`.
 #
 # `question_text` puts all of it into words. Whoever shows a question shows that text whole, and makes it harmless
 # for the screen it goes to (`amplifier_system.visible`).
@@ -192,7 +192,7 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
-class AskedCall:
+class PendingCall:
     """A call in question. `identity` is the tool's own name, by whatever name it is mounted.
 
     `input` is every field that differs from the tool's default. An "always" stands for the calls of all its `scopes`;
@@ -216,7 +216,7 @@ class AskedCall:
     only_everywhere: bool = False
 
 
-_asked: ContextVar[AskedCall | None] = ContextVar("asked_call", default=None)
+_asked: ContextVar[PendingCall | None] = ContextVar("pending_call", default=None)
 
 
 class asking_about:
@@ -224,7 +224,7 @@ class asking_about:
 
     __slots__ = ("_call", "_token")
 
-    def __init__(self, call: AskedCall) -> None:
+    def __init__(self, call: PendingCall) -> None:
         self._call = call
 
     def __enter__(self) -> None:
@@ -234,12 +234,12 @@ class asking_about:
         _asked.reset(self._token)
 
 
-def find_asked_call() -> AskedCall | None:
+def find_pending_call() -> PendingCall | None:
     """Return the call that is asked about at the moment, None where no guard says."""
     return _asked.get()
 
 
-def question_text(request: ApprovalRequest, call: AskedCall | None = None) -> str:
+def question_text(request: ApprovalRequest, call: PendingCall | None = None) -> str:
     """Return the question in words, with everything that will run.
 
     The lines of a command that has several begin with a bar, so that none of them can pass for a line of the question.
@@ -272,7 +272,7 @@ def _command_lines(command: str, risk: str) -> list[str]:
     return [f"{_EXECUTE}{counted}{len(command):,} characters {risk}", *(f"| {line}" for line in lines)]
 
 
-def _covered_by_yes(call: AskedCall) -> str:
+def _covered_by_yes(call: PendingCall) -> str:
     agreed = [concern for concern in call.concerns if concern.key and not call.only_everywhere]
     lasting = ", ".join(_json(concern.subject) for concern in agreed)
     return f"this call, and {lasting} until the session ends" if lasting else "this call"

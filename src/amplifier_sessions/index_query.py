@@ -35,7 +35,7 @@ _FILTERED_BY = (
     "owner",
     "is_root",
 )
-_ASKED_ALONG = "session_id, status, owner, is_root"  # so that most questions need nothing but an index
+_COVERED = "session_id, status, owner, is_root"  # so that most questions need nothing but an index
 
 TAG_COLUMNS = ("last_activity_at", "session_id", "status", "owner", "is_root")
 """What the rows of tags repeat of the sessions that have them."""
@@ -79,8 +79,8 @@ CREATE INDEX tags_of ON tags (id);
 CREATE TABLE unreadable (session_id TEXT PRIMARY KEY) WITHOUT ROWID;
 """
 _INDEXES = f"""
-{"".join(f"CREATE INDEX by_{name} ON sessions ({name}, {_ASKED_ALONG});" for name in _SORTED_BY)}
-{"".join(f"CREATE INDEX of_{name} ON sessions ({name}, last_activity_at, {_ASKED_ALONG});" for name in _FILTERED_BY)}
+{"".join(f"CREATE INDEX by_{name} ON sessions ({name}, {_COVERED});" for name in _SORTED_BY)}
+{"".join(f"CREATE INDEX of_{name} ON sessions ({name}, last_activity_at, {_COVERED});" for name in _FILTERED_BY)}
 """
 _FULL_TEXT = "CREATE VIRTUAL TABLE texts USING fts5(text, owner, content='', tokenize='unicode61 remove_diacritics 0')"
 

@@ -22,7 +22,7 @@ from border_corpus import SAMPLES, hidden
 from amplifier_cli.approval_prompt import TerminalApprover
 from amplifier_cli.terminal_page import TerminalPage
 from amplifier_core.interfaces import ApprovalRequest
-from amplifier_kit.concerns import AskedCall, Scope, question_text
+from amplifier_kit.concerns import PendingCall, Scope, question_text
 from amplifier_system.visible import visible_exactly
 from amplifierd.sessions.approval import Approval
 
@@ -76,7 +76,7 @@ def forms(character: str) -> tuple[str, ...]:
 def asked(command: str, given: dict[str, Any]) -> str:
     action, whole = f"Execute: {command}", {"command": command, **given}
     request = ApprovalRequest(tool_name="bash", action=action, details=whole, risk_level="high")
-    call = AskedCall(
+    call = PendingCall(
         "bash",
         "bash",
         action,

@@ -163,7 +163,7 @@ class FolderResolver:
         return SimpleNamespace(resolve=lambda: self.folders[module_id])
 
 
-class ModuleWorkshop:
+class ModuleFolders:
     """Writes modules below `root` and tells its `resolver` about each."""
 
     def __init__(self, root: Path) -> None:
@@ -241,7 +241,7 @@ class ModuleWorkshop:
         }
 
     def session(self, plan: dict[str, Any] | None = None, **options: Any) -> AmplifierSession:
-        """Return a session that is not initialized yet and finds the modules of this workshop."""
+        """Return a session that is not initialized yet and finds the modules of these folders."""
         session = AmplifierSession(self.plan() if plan is None else plan, **options)
         session.coordinator.mount_points["module-source-resolver"] = self.resolver
         return session
@@ -252,7 +252,7 @@ class ModuleWorkshop:
         return session.status.load_failures
 
     def loader(self, resolver: Any = None, **options: Any) -> ModuleLoader:
-        """Return a loader on whose coordinator `resolver` is mounted, else the one of this workshop."""
+        """Return a loader on whose coordinator `resolver` is mounted, else the one of these folders."""
         coordinator = ModuleCoordinator()
         coordinator.mount_points["module-source-resolver"] = resolver or self.resolver
         return ModuleLoader(coordinator, **options)
@@ -341,10 +341,10 @@ def _interpreter_restored(root: Path) -> Iterator[None]:
 
 
 @pytest.fixture
-def modules(tmp_path: Path) -> Iterator[ModuleWorkshop]:
-    """A workshop for modules whose packages are forgotten after the test."""
+def modules(tmp_path: Path) -> Iterator[ModuleFolders]:
+    """Folders for modules whose packages are forgotten after the test."""
     with _interpreter_restored(tmp_path):
-        yield ModuleWorkshop(tmp_path)
+        yield ModuleFolders(tmp_path)
 
 
 @pytest.fixture

@@ -97,14 +97,14 @@ SECTIONS = {"providers": "provider", "tools": "tool", "hooks": "hook"}
 class StandIns:
     """Modules of the ids that a plan names, as entry points of an installed distribution or as folders."""
 
-    def __init__(self, workshop: Any) -> None:
-        self.workshop = workshop
+    def __init__(self, folders: Any) -> None:
+        self.folders = folders
         self.written: dict[str, Any] = {}
 
     def install(self, plan: Plan) -> Plan:
         """Install every module of the plan, ahead of any other distribution that offers it."""
         for module_type, module_id in _named_in(plan):
-            sys.path.insert(0, str(self.workshop.install(self._write(module_type, module_id))))
+            sys.path.insert(0, str(self.folders.install(self._write(module_type, module_id))))
         return plan
 
     def place(self, plan: Plan) -> Plan:
@@ -124,7 +124,7 @@ class StandIns:
 
     def _write(self, module_type: str, module_id: str) -> Any:
         package = "stand_in_" + module_id.replace("-", "_")
-        module = self.workshop.write(module_type, module_id=module_id, package=package)
+        module = self.folders.write(module_type, module_id=module_id, package=package)
         lines = ['[project.entry-points."amplifier.modules"]', f'{module_id} = "{package}:mount"']
         (module.folder / "pyproject.toml").write_text("\n".join(lines))
         self.written[module_id] = module
@@ -328,8 +328,8 @@ async def test_a_module_that_refuses_its_config_is_skipped_with_a_warning(
     stand_ins: StandIns, caplog: pytest.LogCaptureFixture
 ) -> None:
     stand_ins.install(MINIMAL)
-    refusing = stand_ins.workshop.write("tool", mount="""raise ValueError(f"max_size must be positive: {config}")""")
-    stand_ins.workshop.install(refusing)
+    refusing = stand_ins.folders.write("tool", mount="""raise ValueError(f"max_size must be positive: {config}")""")
+    stand_ins.folders.install(refusing)
     plan = {**MINIMAL, "tools": [{"module": refusing.module_id, "config": {"max_size": -1}}]}
 
     async with AmplifierSession(plan) as session:
@@ -348,7 +348,7 @@ async def test_a_module_that_refuses_its_config_is_skipped_with_a_warning(
 @pytest.mark.parametrize("form", [str, Path.as_uri], ids=["absolute path", "file URL"])
 async def test_a_local_source_needs_no_resolver(stand_ins: StandIns, form: Callable[[Path], str]) -> None:
     stand_ins.install(MINIMAL)
-    tool = stand_ins.workshop.write("tool")
+    tool = stand_ins.folders.write("tool")
     plan = {**MINIMAL, "tools": [{"module": tool.module_id, "source": form(tool.folder)}]}
 
     async with AmplifierSession(plan) as session:
@@ -358,14 +358,14 @@ async def test_a_local_source_needs_no_resolver(stand_ins: StandIns, form: Calla
 @pytest.mark.parametrize("source", ["git+https://github.com/org/repo@ref", "./relative/path", "package-name"])
 async def test_any_source_is_handed_to_the_resolver_as_it_is_written(stand_ins: StandIns, source: str) -> None:
     stand_ins.install(MINIMAL)
-    tool = stand_ins.workshop.write("tool")
+    tool = stand_ins.folders.write("tool")
     session = AmplifierSession({**MINIMAL, "tools": [{"module": tool.module_id, "source": source}]})
-    await session.coordinator.mount("module-source-resolver", stand_ins.workshop.resolver)
+    await session.coordinator.mount("module-source-resolver", stand_ins.folders.resolver)
 
     async with session:
         assert session.coordinator.get_mounted("tools") == [tool.name]
 
-    assert (tool.module_id, source, source) in stand_ins.workshop.resolver.calls
+    assert (tool.module_id, source, source) in stand_ins.folders.resolver.calls
 
 
 @pytest.mark.parametrize("source", [None, "git+https://github.com/org/repo@ref", "package-name"])
@@ -379,9 +379,9 @@ async def test_without_a_resolver_an_installed_module_is_found_whatever_its_sour
 
 
 async def test_a_module_is_looked_for_among_entry_points_and_then_in_directories(stand_ins: StandIns) -> None:
-    installed, both, folder_only = (stand_ins.workshop.write("tool") for _ in range(3))
-    stand_ins.workshop.install(installed)
-    stand_ins.workshop.install(both)
+    installed, both, folder_only = (stand_ins.folders.write("tool") for _ in range(3))
+    stand_ins.folders.install(installed)
+    stand_ins.folders.install(both)
     loader = ModuleLoader(search_paths=[both.folder.parent, folder_only.folder.parent])
     stand_ins.install(MINIMAL)
     plan = {**MINIMAL, "tools": [module.entry() for module in (installed, both, folder_only)]}

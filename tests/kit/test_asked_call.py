@@ -3,13 +3,13 @@
 from typing import Any
 
 from amplifier_core.interfaces import ApprovalRequest
-from amplifier_kit.concerns import AskedCall, Concern, Scope, question_text
+from amplifier_kit.concerns import Concern, PendingCall, Scope, question_text
 
 
 def asked(command: str, **known: Any) -> str:
     details = {"command": command, **known.pop("fields", {})}
     request = ApprovalRequest(tool_name="bash", action=f"Execute: {command}", details=details, risk_level="high")
-    call = AskedCall("bash", "bash", request.action, "high", frozenset({"execute"}), input=details, **known)
+    call = PendingCall("bash", "bash", request.action, "high", frozenset({"execute"}), input=details, **known)
     return question_text(request, call)
 
 

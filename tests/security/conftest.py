@@ -13,17 +13,17 @@ from sandboxes import place_outside_tmp
 
 
 @pytest.fixture(scope="session")
-def furnished_lab() -> Iterator[Lab]:
+def prepared_lab() -> Iterator[Lab]:
     with place_outside_tmp() as root:
         try:
             with lab_in_namespaces(root) as lab:
-                lab.furnish()
+                lab.prepare()
                 yield lab
         except LookupError as exc:
             pytest.skip(f"attacks run in namespaces of their own, and none can be made here: {exc}")
 
 
 @pytest.fixture
-def lab(furnished_lab: Lab) -> Lab:
-    furnished_lab.reset()
-    return furnished_lab
+def lab(prepared_lab: Lab) -> Lab:
+    prepared_lab.reset()
+    return prepared_lab

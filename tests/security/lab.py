@@ -148,7 +148,7 @@ class Lab:
         self.home = self.person / ".amplifierd"
         self.variables: dict[str, str] = {}
 
-    def furnish(self) -> None:
+    def prepare(self) -> None:
         """Write the home with its canaries, compile the profiles once, and leave a session of an earlier day."""
         self.markers.mkdir()
         (self.root / "requests").touch()

@@ -15,14 +15,14 @@ from amplifier_core.events import APPROVAL_DENIED, APPROVAL_GRANTED, APPROVAL_RE
 from amplifier_core.interfaces import ApprovalProvider, ApprovalRequest
 from amplifier_core.tool_interception import is_covered
 from amplifier_core.utils import json_safe
-from amplifier_kit.approval import EACH_WRITE, ApprovalGate, Consent, Consents, find_gate, is_asked_afterwards, own_copy
+from amplifier_kit.approval import EACH_WRITE, ApprovalGate, Consent, Consents, find_gate, is_deferred, own_copy
 from amplifier_kit.concerns import (
     CONCERN,
     LEDGER,
     SESSION_TAINTED,
     AskConcern,
-    AskedCall,
     Concern,
+    PendingCall,
     Scope,
     asking_about,
     question_text,
@@ -83,7 +83,7 @@ class ApprovalHook:
 
         Where the loop asks the gate itself, after the last handler, nothing is decided here.
         """
-        if is_asked_afterwards(self.gate):
+        if is_deferred(self.gate):
             return _GO_ON
         try:
             return await self._answer(data)
@@ -397,8 +397,8 @@ class ApprovalHook:
             raise asyncio.CancelledError("the turn was cancelled")
         return Verdict.of(response)
 
-    def _described(self, call: GuardedCall, request: ApprovalRequest) -> AskedCall:
-        return AskedCall(
+    def _described(self, call: GuardedCall, request: ApprovalRequest) -> PendingCall:
+        return PendingCall(
             tool_name=call.tool_name,
             identity=call.identity,
             action=request.action,

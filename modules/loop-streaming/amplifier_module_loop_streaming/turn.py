@@ -207,10 +207,10 @@ class StreamingTurn(Turn):
         }
         await self.points.emit(RATE_LIMIT_DELAY, payload)
         end_s = self._last_call_ended_s + configured / 1000
-        while (left_s := end_s - time.monotonic()) > 0:
+        while (remaining_s := end_s - time.monotonic()) > 0:
             if self.cancellation.is_immediate:
                 return False
-            await asyncio.sleep(min(left_s, _LONGEST_SLEEP_S))
+            await asyncio.sleep(min(remaining_s, _LONGEST_SLEEP_S))
         return True
 
     async def call(self, name: str, provider: Any, request: Any) -> Any:

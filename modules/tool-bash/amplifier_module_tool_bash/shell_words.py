@@ -38,15 +38,15 @@ class Budget:
     """
 
     def __init__(self, seconds: float = _BUDGET_S) -> None:
-        self._left_s = seconds
+        self._remaining_s = seconds
         self._checked_s = time.thread_time()
 
     def check(self) -> None:
         """Raise `TooDeepError` when it is used up."""
         now_s = time.thread_time()
-        self._left_s -= min(now_s - self._checked_s, _LONGEST_STEP_S)
+        self._remaining_s -= min(now_s - self._checked_s, _LONGEST_STEP_S)
         self._checked_s = now_s
-        if self._left_s < 0:
+        if self._remaining_s < 0:
             raise TooDeepError
 
 

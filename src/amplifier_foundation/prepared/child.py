@@ -80,7 +80,7 @@ async def run_child(prepared: PreparedBundle, bundle: Bundle, instruction: str, 
             if parent is not None:
                 hand_down_guards(parent, session)
             await session.initialize()
-            await _furnish(prepared, effective, session, working_dir, child)
+            await _give_prompt(prepared, effective, session, working_dir, child)
             return await _execute(effective, session, instruction, working_dir, child)
     finally:
         await session.cleanup()
@@ -152,7 +152,7 @@ def _working_dir(prepared: PreparedBundle, child: Child) -> Path:
     return fallback or Path.cwd()
 
 
-async def _furnish(
+async def _give_prompt(
     prepared: PreparedBundle, effective: Bundle, session: AmplifierSession, working_dir: Path, child: Child
 ) -> None:
     """Give an initialized child its history, its system prompt and its capabilities."""

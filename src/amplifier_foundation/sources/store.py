@@ -118,13 +118,13 @@ async def locked(path: Path, *, ref: str, timeout_s: float, on_wait: Callable[[]
     async with mutex:
         make_directory(path.parent)
         lock = FileLock(path, thread_local=False)
-        left_s, pause_s = timeout_s, _FIRST_LOOK_S
+        remaining_s, pause_s = timeout_s, _FIRST_LOOK_S
         while True:
             try:
                 lock.acquire(blocking=False)
                 break
             except Timeout:
-                if left_s <= 0:
+                if remaining_s <= 0:
                     raise RefResolutionError(
                         f"another process has worked on {ref} for more than {timeout_s:.0f} s ({path})", ref, "timeout"
                     ) from None
@@ -132,7 +132,7 @@ async def locked(path: Path, *, ref: str, timeout_s: float, on_wait: Callable[[]
                 waiting = True
                 on_wait()
             await asyncio.sleep(pause_s)
-            left_s -= pause_s
+            remaining_s -= pause_s
             pause_s = min(pause_s * 1.5, _LAST_LOOK_S)
         try:
             yield

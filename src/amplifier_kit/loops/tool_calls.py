@@ -14,7 +14,7 @@ from amplifier_core.boundary import Boundary, at_once
 from amplifier_core.events import TOOL_ERROR, TOOL_POST, TOOL_PRE
 from amplifier_core.exceptions import describe
 from amplifier_core.utils.tool_messages import Call
-from amplifier_kit.approval import ApprovalGate, ask_gate, asking_afterwards, find_gate, own_copy, running_approved
+from amplifier_kit.approval import ApprovalGate, ask_gate, deferring, find_gate, own_copy, running_approved
 from amplifier_kit.messages.conversation import Content, as_tool_result, replaced_content, result_content
 from amplifier_kit.types import DISPLAY_ARGUMENTS, Coordinator, EventData, JsonObject
 from amplifier_system.tasks import start_task
@@ -177,7 +177,7 @@ class ToolCalls:
         """Ask the hooks, run the tool and report, in that order."""
         gate = find_gate(self.coordinator)
         if self.points.reaches(TOOL_PRE):
-            with asking_afterwards(gate) if gate is not None else nullcontext():
+            with deferring(gate) if gate is not None else nullcontext():
                 decision = await self.ask(outcome, TOOL_PRE, _payload(outcome, own_copy(outcome.arguments)))
             if decision.denied:
                 outcome.content = self.denied_text(decision.reason)
@@ -206,12 +206,12 @@ class ToolCalls:
 
     async def _ask_gate(self, gate: ApprovalGate, outcome: Outcome, tool: Tool) -> str | None:
         """Ask whether exactly these arguments may run; returns why not, None for a yes."""
-        asked_about, frozen = own_copy(outcome.arguments), own_copy(outcome.arguments)
+        copied, frozen = own_copy(outcome.arguments), own_copy(outcome.arguments)
         call = {"tool_call_id": outcome.call.id, "tool_obj": tool, "parallel_group_id": outcome.group_id}
-        refusal = await ask_gate(gate, outcome.tool_name, asked_about, call)
+        refusal = await ask_gate(gate, outcome.tool_name, copied, call)
         if refusal is not None:
             return refusal
-        if asked_about != frozen:
+        if copied != frozen:
             return await self.points.changed_after_approval(outcome.tool_name, outcome.call.id)
         outcome.arguments = frozen
         return None

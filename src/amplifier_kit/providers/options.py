@@ -45,11 +45,11 @@ def read_options(request: ChatRequest, given: Config, defaults: OptionDefaults) 
     def sampling(name: str, default: Any) -> Any:
         return _first(getattr(request, name), given.get(name), default)
 
-    asked_tokens = _first(given.get("max_tokens"), given.get("max_output_tokens"))
+    given_tokens = _first(given.get("max_tokens"), given.get("max_output_tokens"))
     effort = _first(given.get("reasoning_effort"), request.reasoning_effort)
     return CallOptions(
         model=given.get("model") or request.model or defaults.model,
-        max_output_tokens=_first(request.max_output_tokens, asked_tokens, defaults.max_output_tokens),
+        max_output_tokens=_first(request.max_output_tokens, given_tokens, defaults.max_output_tokens),
         temperature=sampling("temperature", defaults.temperature),
         top_p=sampling("top_p", defaults.top_p),
         stop=sampling("stop", defaults.stop),

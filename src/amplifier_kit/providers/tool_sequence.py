@@ -80,8 +80,8 @@ class ToolSequence:
                     self._report_dropped(results.popleft()[1])
                 if results:
                     arranged.append(results.popleft()[1])
-        for left_over in waiting.values():
-            for _, source in left_over:
+        for unanswered in waiting.values():
+            for _, source in unanswered:
                 self._report_dropped(source)
         return arranged
 

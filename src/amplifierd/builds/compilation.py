@@ -47,8 +47,8 @@ from .origins import find_origins
 from .plan_generation import generate_portable
 from .profile_catalogue import Roots
 from .resources import Located, ResourceError, Wanted, find_wanted
+from .sharing import CompileContext
 from .staleness import RESTORABLE, UNREACHABLE, Inspection, Reason
-from .supply import Workshop
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class Compilation:
 
     def __init__(
         self,
-        workshop: Workshop,
+        context: CompileContext,
         merged: MergedProfile,
         roots: Roots,
         inspection: Inspection,
@@ -92,7 +92,7 @@ class Compilation:
         on_install: Callable[[str], None] = lambda modules: None,
     ) -> None:
         self._on_install = on_install
-        self._workshop, self._merged, self._roots = workshop, merged, roots
+        self._context, self._merged, self._roots = context, merged, roots
         self._inspection, self._fingerprints = inspection, fingerprints
         self._force, self._frozen, self._only = force, frozen, only
         self._warnings: list[str] = []
@@ -110,7 +110,7 @@ class Compilation:
         inspection = self._inspection
         kept = {} if self._force else self._find_kept()
         located, missing = await self._locate([each for key, each in inspection.wanted.items() if key not in kept])
-        staging = await in_thread(lambda stop: publication.make_staging(self._workshop.paths, self._profile_id))
+        staging = await in_thread(lambda stop: publication.make_staging(self._context.paths, self._profile_id))
         try:
             entries = await in_thread(lambda stop: self._stage(staging, kept, located, missing, stop))
             lock = await self._finish(staging, entries)
@@ -135,7 +135,7 @@ class Compilation:
             async with slots:
                 try:
                     commit = self._locked_commit(each)
-                    return await self._workshop.locator.locate(each, self._roots, refresh=self._force, commit=commit)
+                    return await self._context.locator.locate(each, self._roots, refresh=self._force, commit=commit)
                 except (RefResolutionError, ProfileCompilationError) as error:
                     return _Failure(each, error)
 
@@ -146,7 +146,7 @@ class Compilation:
 
     def _sort_out(self, failures: Sequence[_Failure]) -> dict[ResourceKey, _Failure]:
         """Return the failures that the build is made in spite of."""
-        keep_going = self._workshop.settings.keep_going
+        keep_going = self._context.settings.keep_going
         if any(each.wanted.is_required or not keep_going for each in failures):
             raise _failed(self._profile_id, failures)
         for each in failures:
@@ -243,20 +243,20 @@ class Compilation:
 
     async def _finish(self, staging: Path, entries: Mapping[ResourceKey, dict[str, Any]]) -> ProfileLock:
         """Install dependencies, and write what is beside the resources."""
-        inspection, workshop = self._inspection, self._workshop
+        inspection, context = self._inspection, self._context
         earlier = None
         if inspection.lock is not None and not self._force:
             earlier = Earlier(inspection.directory, inspection.lock, inspection.has_damaged_dependencies)
         installer = DependencyInstaller(
             staging,
             {key: staging / entry["path"] for key, entry in entries.items() if _is_copied_module(key, entry)},
-            cache_dir=workshop.paths.cache,
+            cache_dir=context.paths.cache,
             installed=[name for (_, name), entry in entries.items() if entry["kind"] == "installed"],
             earlier=earlier,
-            mode=workshop.settings.install_dependencies,
-            offline=workshop.offline,
+            mode=context.settings.install_dependencies,
+            offline=context.offline,
             only_pins=self._frozen,
-            allow_builds=workshop.settings.allow_builds,
+            allow_builds=context.settings.allow_builds,
             on_install=self._on_install,
         )
         dependencies = await installer.install()
@@ -289,9 +289,9 @@ class Compilation:
     def _write_texts(self, staging: Path, entries: Mapping[ResourceKey, Mapping[str, Any]]) -> dict[str, str]:
         """Write plan, instruction and origins, and return their hashes."""
         agents = [name for section, name in entries if section == "agents"]
-        plan = conceal(generate_portable(self._merged, staging, agents), self._workshop.keep)
+        plan = conceal(generate_portable(self._merged, staging, agents), self._context.keep)
         body = self._merged.body
-        origins = find_origins(self._merged, plan, self._workshop.paths)
+        origins = find_origins(self._merged, plan, self._context.paths)
         write_json(staging / PLAN_FILE, plan, private=True, lasting=False)
         write_atomically(staging / INSTRUCTION_FILE, f"{body}\n".encode() if body else b"", lasting=False)
         write_json(staging / ORIGINS_FILE, origins, lasting=False)
@@ -311,7 +311,7 @@ class Compilation:
                 shutil.copy2(directory / FILE_NAME, staging / name)
 
     def _publish(self, staging: Path, lock: ProfileLock, located: Iterable[ResourceKey]) -> Build:
-        paths, before = self._workshop.paths, self._inspection
+        paths, before = self._context.paths, self._inspection
         if self._only is not None:
             self._check_only(lock)
             directory = publication.place(paths, self._profile_id, staging, lock.build_id)
@@ -321,7 +321,7 @@ class Compilation:
             return Build.of(self._profile_id, before.directory, before.lock)
         directory = publication.publish(paths, self._profile_id, staging, lock.build_id)
         self._remember(directory)
-        if not self._workshop.in_use(self._profile_id):
+        if not self._context.in_use(self._profile_id):
             replaced = {before.lock.build_id} - {lock.build_id} if before.lock is not None else ()
             publication.remove_old_builds(paths, self._profile_id, keep=replaced)
         logger.info("profile %s is built: %s (%d resolved)", self._profile_id, lock.build_id, len(list(located)))
@@ -343,7 +343,7 @@ class Compilation:
     def _is_same(self, lock: ProfileLock, before: Inspection) -> bool:
         """Say whether the published build is what was just made, so that there is no reason for another."""
         assert before.lock is not None
-        is_link = self._workshop.paths.profile_dir(self._profile_id).is_symlink()
+        is_link = self._context.paths.profile_dir(self._profile_id).is_symlink()
         is_whole = before.lock.stored_version == VERSION and not RESTORABLE & set(before.codes)
         return is_link and is_whole and lock.is_same_build(before.lock)
 
@@ -406,7 +406,7 @@ def _failed(profile_id: ProfileId, failures: Sequence[_Failure]) -> ProfileCompi
 
 
 async def remake(
-    workshop: Workshop, merged: MergedProfile, roots: Roots, lock: ProfileLock, fingerprints: Fingerprints
+    context: CompileContext, merged: MergedProfile, roots: Roots, lock: ProfileLock, fingerprints: Fingerprints
 ) -> Build:
     """Make the build that a lock describes, beside the published one; the caller holds the lock of the profile.
 
@@ -420,7 +420,7 @@ async def remake(
     if wanted.keys() != dict(lock.resources()).keys():
         raise _refused(merged, lock, "the collection has other agents")
     inspection = Inspection(None, lock, wanted, reasons, stale=missing)
-    compilation = Compilation(workshop, merged, roots, inspection, fingerprints, frozen=True, only=lock.build_id)
+    compilation = Compilation(context, merged, roots, inspection, fingerprints, frozen=True, only=lock.build_id)
     return await compilation.run()
 
 

@@ -66,7 +66,7 @@ def look(directory: Path) -> str:
     while waiting:
         with os.scandir(waiting.pop()) as found:
             for child in found:
-                if is_left_behind(child.name):
+                if is_leftover(child.name):
                     continue
                 if child.is_dir(follow_symlinks=False):
                     waiting.append(child.path)
@@ -92,7 +92,7 @@ def fingerprints_file(paths: Paths, profile_id: ProfileId) -> Path:
     return paths.cache / "fingerprints" / profile_id.collection / f"{profile_id.name}.json"
 
 
-def is_left_behind(name: str) -> bool:
+def is_leftover(name: str) -> bool:
     """Say whether a file or directory of this name is what builds and tools leave behind, which does not count."""
     return name in IGNORED_NAMES or name.endswith(_SUFFIXES)
 
@@ -173,7 +173,7 @@ def _walk(path: str, name: str, root: str, ref: str, above: tuple[str, ...]) -> 
     with os.scandir(path) as found:
         children = [(child.name, child.is_symlink()) for child in found]
     for child, is_link in sorted(children):
-        if not is_left_behind(child):
+        if not is_leftover(child):
             inner = f"{name}/{child}" if name else child
             below = f"{path}/{child}"
             yield from _walk(_real(below, inner, root, ref) if is_link else below, inner, root, ref, (*above, path))

@@ -27,16 +27,16 @@ from . import publication
 from .build import Build
 from .build_parts import find_changes
 from .fingerprints import Fingerprints
+from .fresh_build import FreshBuild, fresh_build, now_ns
 from .lock import ProfileLock
 from .profile_catalogue import ProfileCatalogue, Roots
 from .profile_reading import ProfileReading, extract_with_ancestors
 from .resources import ResourceLocator, collections_of, with_installed
-from .sighting import Sighting, now_ns, sight
+from .sharing import UNAVAILABLE, BuildSharing, CompileContext
 from .staleness import RESTORABLE, Inspection, ProfileStatus, Reason, StatusWord, inspect
-from .supply import UNAVAILABLE, BuildSupply, Workshop
 
 if TYPE_CHECKING:
-    from .depot import PublishedBuild
+    from .remote_builds import PublishedBuild
 
 logger = logging.getLogger(__name__)
 
@@ -63,9 +63,9 @@ class Profiles(ProfileReading):
         self._locator = ResourceLocator(
             sources, settings.security, is_remote=catalogue.is_remote, is_near=catalogue.is_near
         )
-        self._workshop = Workshop(paths, self._locator, settings.compile, settings.offline, in_use, keep)
-        self._supply = BuildSupply(self._workshop, settings, progress)
-        self._seen: dict[ProfileId, Sighting | None] = {}
+        self._context = CompileContext(paths, self._locator, settings.compile, settings.offline, in_use, keep)
+        self._sharing = BuildSharing(self._context, settings, progress)
+        self._seen: dict[ProfileId, FreshBuild | None] = {}
 
     async def ensure(self, profile_id: ProfileId | str) -> Build:
         """Return a build to use: the published one if it is fresh, or `startup.auto_compile` is off, else a new one.
@@ -108,7 +108,7 @@ class Profiles(ProfileReading):
     @property
     def is_supplied(self) -> bool:
         """Whether builds come from other machines; then a session runs the build that it began with, or not at all."""
-        return self._supply.is_open
+        return self._sharing.is_open
 
     async def obtain(self, profile_id: ProfileId | str, build_id: str) -> Build:
         """Return the build of an id: as it is here, else from where `builds.url` says, else made from its lock.
@@ -122,10 +122,10 @@ class Profiles(ProfileReading):
                 if (build := await asyncio.to_thread(self.find_build, known, build_id)) is not None:
                     return await self._checked(build)
                 await in_thread(lambda stop: publication.sweep(self._paths, known))
-                if (published := await self._supply.find(known, build_id)) is not None:
+                if (published := await self._sharing.find(known, build_id)) is not None:
                     lock = published.lock
-                    return await self._supply.fetch(published)
-                tried.append(f"{self._supply.depot} does not have it")
+                    return await self._sharing.fetch(published)
+                tried.append(f"{self._sharing.remote} does not have it")
         except (AmplifierError, OSError) as error:
             tried.append(_told(error))
         try:
@@ -154,7 +154,7 @@ class Profiles(ProfileReading):
         if build is None:
             named = f"build {build_id}" if build_id else "a build"
             raise ProfileNotFoundError(f"Profile {known} has no such build here: {named}", hint="compile it")
-        return await self._supply.publish(build, force=force)
+        return await self._sharing.publish(build, force=force)
 
     async def ensure_extracted(self, profile_id: ProfileId | str) -> None:
         """See to it that the texts of a profile and of its ancestors are in the home.
@@ -190,7 +190,7 @@ class Profiles(ProfileReading):
             ) from error
         except OSError as error:
             raise ProfileCompilationError(f"Profile {known} cannot be built: {error}", code="not-writable") from error
-        await self._supply.offer(build)
+        await self._sharing.offer(build)
         return build
 
     async def status(self, profile_id: ProfileId | str) -> ProfileStatus:
@@ -243,7 +243,7 @@ class Profiles(ProfileReading):
         if not force and not refresh and (build := _fresh(profile_id, inspection)):
             await fingerprints.save_if_changed()
             self._seen[profile_id] = await asyncio.to_thread(
-                sight, self._paths, self._catalogue, merged, near, inspection, build, began_ns
+                fresh_build, self._paths, self._catalogue, merged, near, inspection, build, began_ns
             )
             return build
         roots = await self._roots(merged)
@@ -285,7 +285,7 @@ class Profiles(ProfileReading):
         from .compilation import Compilation  # most of the time nothing has changed
 
         compilation = Compilation(
-            self._workshop,
+            self._context,
             merged,
             roots,
             inspection,
@@ -305,15 +305,15 @@ class Profiles(ProfileReading):
     async def _restore(self, profile_id: ProfileId, inspection: Inspection) -> Build | None:
         """Fetch a build of which something is missing or changed here; None when it is to be made again."""
         lock = inspection.lock
-        if not self._supply.is_open or lock is None or not {*inspection.codes} <= RESTORABLE:
+        if not self._sharing.is_open or lock is None or not {*inspection.codes} <= RESTORABLE:
             return None
         try:
-            published = await self._supply.find(profile_id, lock.build_id)
-            build = None if published is None else await self._supply.fetch(published, replace=True)
+            published = await self._sharing.find(profile_id, lock.build_id)
+            build = None if published is None else await self._sharing.fetch(published, replace=True)
         except AmplifierError as error:
             logger.info("build %s of profile %s is made again: %s", lock.build_id, profile_id, error.message)
             return None
-        if build is not None and not self._workshop.in_use(profile_id):
+        if build is not None and not self._context.in_use(profile_id):
             await asyncio.to_thread(publication.remove_old_builds, self._paths, profile_id)
         return build
 
@@ -325,7 +325,7 @@ class Profiles(ProfileReading):
         roots = await self._roots(merged)
         async with self._locked(profile_id):
             build = await asyncio.to_thread(self.find_build, profile_id, lock.build_id)
-            return build or await remake(self._workshop, merged, roots, lock, fingerprints)
+            return build or await remake(self._context, merged, roots, lock, fingerprints)
 
     async def _status(self, profile_id: ProfileId, *, verify: bool) -> ProfileStatus:
         if self._catalogue.is_orphaned(profile_id):

@@ -106,18 +106,18 @@ class Observer:
         )
 
     def _read_tree(self, root: RootDirectory, reading: _Reading) -> tuple[dict[str, Entry], IgnoreRules]:
-        sighting = walk(
+        scan = walk(
             root,
             read_outer_rules(self._root),
             verdicts=self.cache.folders,
             excluded=frozenset(_identities(self._excluded)),
             counted=reading.count,
         )
-        reading.special |= sighting.special
-        reading.unreadable |= sighting.unreadable
-        entries = reading.read_all(sighting)
-        self.cache.replace_folders(sighting.verdicts)
-        return entries, sighting.rules
+        reading.special |= scan.special
+        reading.unreadable |= scan.unreadable
+        entries = reading.read_all(scan)
+        self.cache.replace_folders(scan.verdicts)
+        return entries, scan.rules
 
 
 def _cached(status: os.stat_result, read_ns: int, entry: Entry) -> CachedFile:
@@ -162,9 +162,9 @@ class _Reading:
             raise BeyondBounds(f"the files have more than {self._bounds.max_bytes} bytes (checkpoints.max_bytes)")
         self._check_time()
 
-    def read_all(self, sighting: Sighting) -> dict[str, Entry]:
+    def read_all(self, scan: TreeScan) -> dict[str, Entry]:
         entries: dict[str, Entry] = {}
-        for path, found in sighting.folders.items():
+        for path, found in scan.folders.items():
             prefix = f"{path}/" if path else ""
             changed: list[str] = []
             for name, status in found.items():
@@ -285,7 +285,7 @@ _KEPT = {stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK}
 
 
 @dataclass
-class Sighting:
+class TreeScan:
     """What was seen: the status of each file, symlink and directory by its path, in groups by directory."""
 
     rules: IgnoreRules
@@ -302,14 +302,14 @@ def walk(
     verdicts: dict[str, CachedFolder],
     excluded: frozenset[tuple[int, int]],
     counted: Counted,
-) -> Sighting:
+) -> TreeScan:
     """Look at the whole tree. Every `.git` is left out, and so are the `excluded` (device and inode) directories.
 
     `counted` is told how many files and bytes each directory adds, and ends the walk with whatever it raises;
     `verdicts` are those of an earlier walk, which hold as long as the ignore files are the same.
     """
     inner: dict[str, IgnoreFile] = {}
-    sighting = Sighting(IgnoreRules(outer, inner))
+    scan = TreeScan(IgnoreRules(outer, inner))
     waiting = [("", outer)]
     while waiting:
         path, chain = waiting.pop()
@@ -319,13 +319,13 @@ def walk(
                 if text := _read_ignore_file(folder, names):
                     inner[path] = IgnoreFile(path, "", text)
                     chain = chain.with_file(inner[path])
-                found = _look(path, names, chain, sighting, verdicts.get(path), excluded, counted)
+                found = _look(path, names, chain, scan, verdicts.get(path), excluded, counted)
         except FileNotFoundError:
             continue
         except OSError:
-            sighting.unreadable.add(path)
+            scan.unreadable.add(path)
             continue
-        sighting.folders[path] = found
+        scan.folders[path] = found
         prefix = f"{path}/" if path else ""
         size = below = 0
         for name, status in found.items():
@@ -335,14 +335,14 @@ def walk(
             else:
                 size += status.st_size
         counted(len(found) - below, size)
-    return sighting
+    return scan
 
 
 def _look(
     path: str,
     names: list[os.DirEntry[str]],
     chain: IgnoreChain,
-    sighting: Sighting,
+    scan: TreeScan,
     cached: CachedFolder | None,
     excluded: frozenset[tuple[int, int]],
     counted: Counted,
@@ -372,11 +372,11 @@ def _look(
         if stat.S_IFMT(status.st_mode) in _KEPT:
             found[entry.name] = status
         else:
-            sighting.special.add(prefix + entry.name)
+            scan.special.add(prefix + entry.name)
     if is_valid and cached is not None and cached.kept == new_kept and cached.ignored == new_ignored:
-        sighting.verdicts[path] = cached
+        scan.verdicts[path] = cached
     else:
-        sighting.verdicts[path] = CachedFolder(chain.fingerprint, frozenset(new_kept), frozenset(new_ignored))
+        scan.verdicts[path] = CachedFolder(chain.fingerprint, frozenset(new_kept), frozenset(new_ignored))
     return found
 
 

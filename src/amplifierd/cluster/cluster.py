@@ -25,7 +25,7 @@ from .cluster_token import token_check
 from .destination import Destination
 from .member_choice import MemberView, choose, eligible
 from .peers import Peers
-from .session_locations import Whereabouts, daemon_at
+from .session_locations import SessionLocations, daemon_at
 from .takeover import TakeOver, Takeover
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Cluster:
         self.channels = Channels(token, "")
         self.peers = Peers(token, "", tls=tls, transport=transport)
         self.view = MemberView(store.members.list)
-        self.whereabouts = Whereabouts(store.places)
+        self.locations = SessionLocations(store.places)
         self.takeover = Takeover(store, self.view, take_over)
         self.is_out = False
         self._roots: OrderedDict[str, str] = OrderedDict()
@@ -103,11 +103,11 @@ class Cluster:
         await self._join()
         await self.view.look()
         subscribe = self.store.notifications.subscribe
-        self._unsubscribe.append(subscribe("amplifier_holds", lambda word: self.whereabouts.wake()))
+        self._unsubscribe.append(subscribe("amplifier_holds", lambda word: self.locations.wake()))
         self.store.members.is_fit = self._is_fit
         start = self.store.supervisor.start
         self._tasks = [
-            start("session places", self.whereabouts.run, stalls_after_s=_STALLS_S),
+            start("session places", self.locations.run, stalls_after_s=_STALLS_S),
             start("takeover", self.takeover.run, stalls_after_s=_STALLS_S),
             start("load report", self._tell, stalls_after_s=_STALLS_S),
         ]
@@ -171,7 +171,7 @@ class Cluster:
 
     async def end(self) -> None:
         """Stop being a member: other members may have its sessions, and clients watch them there."""
-        self.whereabouts.close()
+        self.locations.close()
         await self.store.members.leave()
 
     async def close(self) -> None:
@@ -189,10 +189,10 @@ class Cluster:
             root_id = await self._root_of(session_id)
         except SessionNotFoundError:
             return None
-        place = await self.whereabouts.find(root_id)
+        place = await self.locations.find(root_id)
         if place.member_id is not None and not place.is_live and not self.is_out:
             await self.takeover.take(root_id, place.epoch)
-            place = await self.whereabouts.find(root_id)
+            place = await self.locations.find(root_id)
         if place.is_live:
             return daemon_at(place, beside=self.member_id)
         if self.is_out or loads:

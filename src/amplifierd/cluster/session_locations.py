@@ -55,7 +55,7 @@ class WatchedTree:
         return self.place
 
 
-class Whereabouts:
+class SessionLocations:
     """Finds trees, and follows those that are watched with one question for all of them, until it `is_closed`."""
 
     def __init__(self, find: FindPlaces) -> None:

@@ -67,7 +67,7 @@ class Takeover:
             if is_late and await self._store.members.fence(member.member_id):
                 self.fenced += 1
                 logger.warning("member %s on %s is late and was fenced", member.member_id, member.host)
-        left = [*(await self._store.left_behind()).items()]
+        left = [*(await self._store.orphaned()).items()]
         chance().shuffle(left)  # so that members which look at the same time begin with different ones
         for session_id, epoch in left:
             self._begin(session_id, epoch)

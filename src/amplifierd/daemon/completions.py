@@ -17,8 +17,8 @@ from amplifierd.sessions.client_turns import ClientTurn
 
 from .callers import Caller
 from .daemon import Daemon
-from .left_completions import MARK, TAG
 from .published_event import EventFilter, PublishedEvent
+from .stale_completions import MARK, TAG
 from .subscriber import Subscriber
 
 _WATCHED = ("content_block:*", "llm:stream_*")

@@ -113,9 +113,9 @@ class Credentials:
         """Look whether others know a caller who is not known here; a member may have let them in just now."""
         if self._store is None:
             return
-        asked_at = time.monotonic()
-        await asyncio.sleep(self._looked_at + _MOMENT_S - asked_at)
-        await self.look(unless_since=asked_at)
+        began_at = time.monotonic()
+        await asyncio.sleep(self._looked_at + _MOMENT_S - began_at)
+        await self.look(unless_since=began_at)
 
     async def _keep_looking(self) -> None:
         while True:

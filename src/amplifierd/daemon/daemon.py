@@ -32,7 +32,6 @@ from .callers import Caller
 from .credentials import Credentials, FailedAttempts
 from .event_hub import EventHub
 from .idempotency import IdempotencyKeys
-from .left_completions import remove_left_completions
 from .log_files import AuditLog
 from .membership import Draining, open_cluster
 from .metrics import Metrics
@@ -43,6 +42,7 @@ from .published_event import PublishedEvent
 from .renderer import Renderer
 from .session_access import SessionAccess
 from .shared_idempotency import SharedIdempotencyKeys
+from .stale_completions import remove_stale_completions
 from .subscriber import StreamLimits
 from .tokens import Tokens
 from .upkeep import Freshness, LibraryEvents, LoopLag, StaleSessions, Upkeep
@@ -230,7 +230,7 @@ class Daemon:
         steps: list[tuple[str, Callable[[], Awaitable[object]]]] = [
             ("collections", self._extract_collections),
             ("session index", self._open_index),
-            ("completions", lambda: remove_left_completions(self.home.sessions)),
+            ("completions", lambda: remove_stale_completions(self.home.sessions)),
         ]
         for name, step in steps:
             await self._take(name, step)

@@ -34,7 +34,7 @@ class EventHub:
         self._everything = EventRing(0, max_events=self.limits.ring_events, max_bytes=self.limits.ring_bytes)
         self._rings: OrderedDict[str, EventRing] = OrderedDict()
         self._rings_size = 0
-        self._untold_ends: OrderedDict[str, dict[str, PublishedEvent]] = OrderedDict()
+        self._unpublished_ends: OrderedDict[str, dict[str, PublishedEvent]] = OrderedDict()
         self._ancestry = SessionAncestry()
         self._of_all: dict[Subscriber, None] = {}
         self._of_root: dict[str, dict[Subscriber, str]] = {}
@@ -81,7 +81,7 @@ class EventHub:
     def forget(self, root_id: str) -> None:
         """Let go of a tree that is gone; those who watched it are done."""
         self._drop_ring(root_id)
-        self._untold_ends.pop(root_id, None)
+        self._unpublished_ends.pop(root_id, None)
         self._ancestry.forget(root_id)
         for subscriber in self._of_root.pop(root_id, {}):
             subscriber.close()
@@ -126,14 +126,14 @@ class EventHub:
 
     def _remember_end(self, root_id: str, event: PublishedEvent) -> bool:
         """Keep the end of a turn that is stored nowhere, for those who come back to wait for it; False if it was."""
-        ends, turn = self._untold_ends.setdefault(root_id, {}), str(event.envelope().get("correlation_id"))
+        ends, turn = self._unpublished_ends.setdefault(root_id, {}), str(event.envelope().get("correlation_id"))
         is_new = turn not in ends
         ends.setdefault(turn, event)
         if len(ends) > _ENDS:
             del ends[next(iter(ends))]
-        self._untold_ends.move_to_end(root_id)
-        if len(self._untold_ends) > _ENDS_OF_ROOTS:
-            self._untold_ends.popitem(last=False)
+        self._unpublished_ends.move_to_end(root_id)
+        if len(self._unpublished_ends) > _ENDS_OF_ROOTS:
+            self._unpublished_ends.popitem(last=False)
         return is_new
 
     def _skip(self, root_id: str, ring: EventRing, cursor: Cursor) -> None:
@@ -193,9 +193,9 @@ class EventHub:
     def ring(self, root_id: str) -> EventRing | None:
         return self._rings.get(root_id)
 
-    def untold_ends(self, root_id: str) -> tuple[PublishedEvent, ...]:
+    def unpublished_ends(self, root_id: str) -> tuple[PublishedEvent, ...]:
         """Return how turns of a tree ended that no session could tell, the latest ones."""
-        return tuple(self._untold_ends.get(root_id, {}).values())
+        return tuple(self._unpublished_ends.get(root_id, {}).values())
 
     @property
     def everything(self) -> EventRing:

@@ -103,7 +103,7 @@ class SessionWatch(EventWatch):
         super().__init__(hub, hub.watch(session_id, root_id, names, children=children, owner=owner))
         self._stored, self._session_id, self._root_id = stored, session_id, root_id
         self._after, self._replay, self._facts = after, replay, facts
-        self._ends = [event for event in hub.untold_ends(root_id) if self._subscriber.wants(event)]
+        self._ends = [event for event in hub.unpublished_ends(root_id) if self._subscriber.wants(event)]
         self._position = (None if after is None else Cursor.parse(after)) or _BEGINNING
         ring = hub.ring(root_id)
         if ring is not None and ring.last < self._position.seq:

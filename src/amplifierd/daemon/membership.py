@@ -17,7 +17,7 @@ from amplifierd.cluster.member_choice import labels_of
 from amplifierd.exceptions import MemberFencedError, SettingsError
 from amplifierd.settings import Settings
 
-from .left_completions import is_completion
+from .stale_completions import is_completion
 
 if TYPE_CHECKING:
     from amplifierd.cluster.cluster import Cluster

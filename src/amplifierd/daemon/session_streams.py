@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from amplifier_system.tasks import start_task
 from amplifierd.cluster.destination import Destination
-from amplifierd.cluster.session_locations import WatchedTree, Whereabouts, daemon_at
+from amplifierd.cluster.session_locations import SessionLocations, WatchedTree, daemon_at
 from amplifierd.exceptions import MemberError, MemberUntrustedError, StoreUnavailableError, TooManySubscribersError
 from amplifierd.problems import public_document
 from amplifierd.session_store.cursor import Cursor
@@ -51,11 +51,11 @@ async def session_watch(
     if daemon.cluster is None or is_relayed:
         await forget_old_ring(daemon, record)
         return watch_here(daemon, caller, record, names, children=children, after=after, replay=replay)
-    stitched = stitched_watch(
+    following = following_watch(
         daemon, caller, record, names, children=children, after=after, replay=replay, address=address
     )
-    await stitched.begin()
-    return stitched
+    await following.begin()
+    return following
 
 
 def watch_here(
@@ -74,7 +74,7 @@ def watch_here(
     return SessionWatch(daemon.events, stored, session_id, root_id, names, **begin)
 
 
-def stitched_watch(
+def following_watch(
     daemon: Daemon,
     caller: Caller,
     record: SessionRecord,
@@ -84,7 +84,7 @@ def stitched_watch(
     after: str | None = None,
     replay: int = 0,
     address: str = "",
-) -> StitchedWatch:
+) -> FollowingWatch:
     """Return a watch that follows a session from member to member."""
     cluster = daemon.cluster
     assert cluster is not None
@@ -109,8 +109,8 @@ def stitched_watch(
                 raise MemberError(f"{to.address} answered {response.status_code} to who watches {record.session_id}")
             yield batches_of(relayed_events(response.aiter_raw()))
 
-    return StitchedWatch(
-        cluster.whereabouts, lambda: cluster.member_id, record.session_id, record.root_id, open_here, open_there
+    return FollowingWatch(
+        cluster.locations, lambda: cluster.member_id, record.session_id, record.root_id, open_here, open_there
     )
 
 
@@ -153,7 +153,7 @@ OpenThere = Callable[[Destination, Cursor | None], AbstractAsyncContextManager[A
 """The same at another member."""
 
 
-class StitchedWatch:
+class FollowingWatch:
     """The events of a session, each once and in order. It ends with the session, or with this daemon.
 
     `own_id` returns which member this is.
@@ -161,14 +161,14 @@ class StitchedWatch:
 
     def __init__(
         self,
-        whereabouts: Whereabouts,
+        locations: SessionLocations,
         own_id: Callable[[], str],
         session_id: str,
         root_id: str,
         open_here: OpenHere,
         open_there: OpenThere,
     ) -> None:
-        self._whereabouts, self._own_id = whereabouts, own_id
+        self._locations, self._own_id = locations, own_id
         self._session_id, self._root_id = session_id, root_id
         self._open_here, self._open_there = open_here, open_there
         self._here: SessionWatch | None = None
@@ -184,7 +184,7 @@ class StitchedWatch:
         Raises:
             TooManySubscribersError: as many watch already as may.
         """
-        self._place = await self._whereabouts.find(self._root_id)
+        self._place = await self._locations.find(self._root_id)
         if self._elsewhere is None:
             self._here = await self._open_here(None)
 
@@ -194,11 +194,11 @@ class StitchedWatch:
 
     @property
     def _ends(self) -> bool:
-        return self._is_over or self._whereabouts.is_closed
+        return self._is_over or self._locations.is_closed
 
     async def go_on_from(self, position: Cursor, to: Destination, first: AsyncIterator[Batch] | None) -> None:
         """Begin after a position, with events that come from a member already, if it still has the session."""
-        self._position, self._place = position, await self._whereabouts.find(self._root_id)
+        self._position, self._place = position, await self._locations.find(self._root_id)
         self._first = first if self._elsewhere == to else None
 
     @property
@@ -217,7 +217,7 @@ class StitchedWatch:
         pause_s = _FIRST_PAUSE_S
         while not self._ends:
             to = self._elsewhere
-            with self._whereabouts.watching(self._root_id, self._place) as watched:
+            with self._locations.watching(self._root_id, self._place) as watched:
                 async with aclosing(self._leg(to, watched, keepalive_s)) as leg:
                     async for batch in leg:
                         pause_s = _FIRST_PAUSE_S if batch else pause_s
@@ -229,7 +229,7 @@ class StitchedWatch:
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
                 with suppress(StoreUnavailableError):  # it is looked for again
-                    self._place = await self._whereabouts.find(self._root_id)
+                    self._place = await self._locations.find(self._root_id)
             else:
                 self._place = watched.place
 
@@ -294,7 +294,7 @@ class StitchedWatch:
     async def _is_at(self, to: Destination) -> bool:
         """Say whether a member still has the session: one that was shut out has joined anew, under another name."""
         try:
-            place = await self._whereabouts.find(self._root_id)
+            place = await self._locations.find(self._root_id)
         except StoreUnavailableError:  # it is looked for again
             return False
         return daemon_at(place, beside=self._own_id()) == to

@@ -32,7 +32,7 @@ from .problem_answers import MEDIA_TYPE, error_answer, openai_error, refusal_ans
 from .relayed_turn import relayed_turn
 from .request_body import client_gone, replayed, whole_body
 from .request_headers import read_headers
-from .session_paths import NEW_WORK, AskedSession, asked_session, is_new_work
+from .session_paths import NEW_WORK, PathSession, is_new_work, session_of_path
 
 PATIENCE_S = 25.0
 """How long a session is looked for that one daemon has given up, or lost, and no other has yet."""
@@ -61,7 +61,7 @@ class Forwarding:
             await self._app(scope, receive, send)
             return
         headers, is_out = read_headers(scope["headers"]), self._daemon.cluster.is_out
-        asked = asked_session(scope, headers) or (NEW_WORK if is_out and is_new_work(scope) else None)
+        asked = session_of_path(scope, headers) or (NEW_WORK if is_out and is_new_work(scope) else None)
         if asked is None or (self._is_here(asked) and not is_out):
             await self._app(scope, receive, send)
             return
@@ -77,7 +77,7 @@ class Forwarding:
                 raise  # only the end of the connection can tell the client
             await error_answer(Request(scope), error)(scope, receive, send)
 
-    def _is_here(self, asked: AskedSession) -> bool:
+    def _is_here(self, asked: PathSession) -> bool:
         if asked.kind == "operation":
             return self._daemon.operations.knows(asked.session_id)
         return self._daemon.live.state(asked.session_id) is not None
@@ -90,7 +90,7 @@ class _Sending:
         self,
         app: ASGIApp,
         daemon: Daemon,
-        asked: AskedSession,
+        asked: PathSession,
         scope: Scope,
         headers: Mapping[bytes, bytes],
         body: bytes,
@@ -135,33 +135,33 @@ class _Sending:
 
     async def _here(self) -> Answer | None:
         """Answer here; returns the answer if it only says that another daemon has the session."""
-        held_back, scope = HeldBack(self._send), self._scope
+        buffered, scope = BufferedSend(self._send), self._scope
         if self._was_sent and _KEY in self._headers:  # it may have been done, under the key that it was given here
             others = [(name, value) for name, value in scope["headers"] if name != _KEY.encode()]
             scope = {**scope, "headers": [*others, (_KEY.encode(), self._headers[_KEY].encode("latin-1"))]}
-        await self._app(scope, replayed(self._body, self._receive), held_back.send)
-        return held_back.release if held_back.is_elsewhere else None
+        await self._app(scope, replayed(self._body, self._receive), buffered.send)
+        return buffered.release if buffered.is_elsewhere else None
 
     async def _there(self, to: Destination) -> Answer | None:
         """Have another member answer; returns what is to be said if it cannot, and may be tried again."""
-        held_back = HeldBack(self._send)
+        buffered = BufferedSend(self._send)
         try:
             async with AsyncExitStack() as stack:
                 response = await self._unless_lost(to, stack.enter_async_context(self._sent(to)))
                 if response is not None:
                     self._daemon.metrics.count_forwarded("answered")
-                    await self._pass_back(to, response, held_back)
+                    await self._pass_back(to, response, buffered)
         except MemberUntrustedError as error:
             if await self._is_there(to):
                 raise
             return self._lost(error)  # it has joined anew, under another name
         except MemberError as error:
             self._daemon.metrics.count_forwarded("lost")
-            self.has_begun_to_answer = held_back.has_begun
-            if held_back.has_begun:
+            self.has_begun_to_answer = buffered.has_begun
+            if buffered.has_begun:
                 raise
             return self._lost(error)
-        return held_back.release if held_back.is_elsewhere else None
+        return buffered.release if buffered.is_elsewhere else None
 
     async def _is_there(self, to: Destination) -> bool:
         """Say whether a member is still the one that has to answer, as is known by now."""
@@ -173,15 +173,15 @@ class _Sending:
         headers = self._headers.items()
         return self._cluster.peers.send(to, method, target, caller=self._caller, headers=headers, body=self._body)
 
-    async def _pass_back(self, to: Destination, response: httpx2.Response, held_back: HeldBack) -> None:
+    async def _pass_back(self, to: Destination, response: httpx2.Response, buffered: BufferedSend) -> None:
         is_repeated, self._was_sent = self._was_sent, True
         if self._asked.kind == "turn" and self._wants_events:
             session_id, caller = self._asked.session_id, self._scope["state"]["caller"]
             turn = await relayed_turn(self._daemon, caller, session_id, response, to, is_repeated=is_repeated)
             if turn is not None:
-                await turn(self._scope, self._receive, held_back.send)
+                await turn(self._scope, self._receive, buffered.send)
                 return
-        await self._unless_lost(to, self._relay(response, held_back))
+        await self._unless_lost(to, self._relay(response, buffered))
 
     def _lost(self, error: MemberError) -> Answer:
         """Return what is said if no other daemon answers; a request that may have been done ends here."""
@@ -215,20 +215,20 @@ class _Sending:
                 task.cancel()
             await asyncio.gather(working, lost, gone, return_exceptions=True)
 
-    async def _relay(self, response: httpx2.Response, held_back: HeldBack) -> None:
+    async def _relay(self, response: httpx2.Response, buffered: BufferedSend) -> None:
         """Pass an answer on as it comes."""
         headers = [(name, value) for name, value in response.headers.raw if name.decode().lower() in _PASSED_BACK]
-        await held_back.send({"type": "http.response.start", "status": response.status_code, "headers": headers})
+        await buffered.send({"type": "http.response.start", "status": response.status_code, "headers": headers})
         try:
             async for chunk in response.aiter_raw():
-                await held_back.send({"type": "http.response.body", "body": chunk, "more_body": True})
+                await buffered.send({"type": "http.response.body", "body": chunk, "more_body": True})
         except httpx2.TransportError as error:
             if self._asked.kind != "completion" or not response.headers.get("content-type", "").startswith(EVENTS):
                 raise
             lost = {"status": 502, "code": "member-unreachable", "detail": f"the member that answered is lost: {error}"}
             last = b"data: %b\n\n" % json.dumps(openai_error(lost)).encode()
-            await held_back.send({"type": "http.response.body", "body": last, "more_body": True})
-        await held_back.send({"type": "http.response.body", "body": b"", "more_body": False})
+            await buffered.send({"type": "http.response.body", "body": last, "more_body": True})
+        await buffered.send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 _ELSEWHERE = frozenset({"session-held", "not-ready"})
@@ -237,7 +237,7 @@ _ELSEWHERE = frozenset({"session-held", "not-ready"})
 _STATUSES = frozenset({409, 503})
 
 
-class HeldBack:
+class BufferedSend:
     """Sends an answer on, unless it may say that the session is elsewhere; that is kept, and `is_elsewhere` then."""
 
     def __init__(self, send: Send) -> None:

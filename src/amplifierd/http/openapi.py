@@ -51,14 +51,14 @@ def _document(app: FastAPI, routes: Sequence[APIRoute]) -> dict[str, Any]:
     schemas["Problem"] = Problem.model_json_schema()
     schemas |= models_json_schema([(OpenAIError, "serialization")], ref_template=_REF)[1]["$defs"]
     components["securitySchemes"] = {_SCHEME: {"type": "http", "scheme": "bearer"}}
-    scopes = {route.unique_id: _asked_for(route.dependant) for route in routes}
+    scopes = {route.unique_id: _required_scopes(route.dependant) for route in routes}
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             _complete(method.upper(), path, operation, scopes.get(operation["operationId"], []))
     return document
 
 
-def _asked_for(dependant: Dependant) -> list[str]:
+def _required_scopes(dependant: Dependant) -> list[str]:
     found = {part.call.scope for part in dependant.dependencies if isinstance(part.call, requires)}
     return [max(found, key=SCOPES.index)] if found else []
 

@@ -11,7 +11,7 @@ from amplifierd.daemon.callers import Caller
 from amplifierd.daemon.daemon import Daemon
 from amplifierd.daemon.published_event import EventFilter
 from amplifierd.daemon.relayed_events import batches_of, relayed_events
-from amplifierd.daemon.session_streams import stitched_watch
+from amplifierd.daemon.session_streams import following_watch
 from amplifierd.session_store.cursor import Cursor
 
 from .event_stream import CORRELATION, MEDIA_TYPE, EventStreamResponse, turn_stream
@@ -35,6 +35,6 @@ async def relayed_turn(
         return None
     record = await daemon.access.get(caller, session_id)
     after = Cursor(0, int(parse_qs(urlsplit(events_url).query)["after"][0]))
-    watch = stitched_watch(daemon, caller, record, EventFilter())
+    watch = following_watch(daemon, caller, record, EventFilter())
     await watch.go_on_from(after, to, batches_of(relayed_events(response.aiter_raw())) if is_stream else None)
     return turn_stream(daemon, caller, watch, session_id, correlation_id=correlation_id, events_url=events_url)

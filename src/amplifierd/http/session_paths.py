@@ -45,7 +45,7 @@ _NEED_NO_MODULES = frozenset({"", "cancel", "messages", "messages/last", "trunca
 
 
 @dataclass(frozen=True)
-class AskedSession:
+class PathSession:
     """A request for a session, or an operation. One that `loads` it belongs where its modules and its files can be."""
 
     session_id: str
@@ -55,14 +55,14 @@ class AskedSession:
     """Whether it may be sent again when its answer was lost; a POST with a key is done once."""
 
 
-def asked_session(scope: Scope, headers: Headers) -> AskedSession | None:
+def session_of_path(scope: Scope, headers: Headers) -> PathSession | None:
     """Return the session whose holder has to answer a request; None when this daemon can."""
     method, path = scope["method"], scope["path"]
     if path == _COMPLETIONS:
         named = next((headers[name] for name in _NAMED_BY if name in headers), b"").decode("latin-1")
-        return AskedSession(named, "completion", True, False) if is_session_id(named) else None
+        return PathSession(named, "completion", True, False) if is_session_id(named) else None
     if (operation := _OPERATION.fullmatch(path)) is not None:
-        return AskedSession(operation["operation"], "operation", False, method in SAFE_METHODS)
+        return PathSession(operation["operation"], "operation", False, method in SAFE_METHODS)
     found = _SESSION.fullmatch(path)
     if found is None or found["session"] in _NOT_SESSIONS:
         return None
@@ -74,17 +74,17 @@ def asked_session(scope: Scope, headers: Headers) -> AskedSession | None:
         return None
     loads = rest in _NEED_MODULES if is_read else rest not in _NEED_NO_MODULES
     kind: Kind = "turn" if rest == "execute" else "session"
-    return AskedSession(session_id, kind, loads, is_read or method == "POST")
+    return PathSession(session_id, kind, loads, is_read or method == "POST")
 
 
-NEW_WORK = AskedSession("", "session", False, False)
+NEW_WORK = PathSession("", "session", False, False)
 """A request for something that there is no session for yet."""
 
 
 def is_passed_on(method: str, route: str) -> bool:
     """Say whether another member may have to answer the requests of a route."""
     scope = {"method": method, "path": _PARAMETER.sub("any", route)}
-    return asked_session(scope, {_NAMED_BY[0]: b"any"}) is not None or is_new_work(scope)
+    return session_of_path(scope, {_NAMED_BY[0]: b"any"}) is not None or is_new_work(scope)
 
 
 def is_new_work(scope: Scope) -> bool:

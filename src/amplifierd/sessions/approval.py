@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol
 from amplifier_core.boundary import settle
 from amplifier_core.interfaces import ApprovalRequest
 from amplifier_kit.approval import fingerprint
-from amplifier_kit.concerns import AskedCall, Concern, Scope, question_text, words_of
+from amplifier_kit.concerns import Concern, PendingCall, Scope, question_text, words_of
 from amplifier_kit.tools.effects import ALL_EFFECTS, suggested_effects
 from amplifier_system.threads import detached
 from amplifierd.exceptions import ApprovalDecisionError
@@ -98,7 +98,7 @@ class Approval:
         *,
         timeout: float | None,
         default: str,
-        call: AskedCall | None = None,
+        call: PendingCall | None = None,
     ) -> Approval:
         """Return the question of a hook that answered `ask_user`; `call` is what a guard says of it."""
         asked = {
@@ -110,7 +110,7 @@ class Approval:
         return cls(**{"session_id": session_id, "action": prompt, **(_known_of(call) if call else {}), **asked})
 
     @classmethod
-    def of_request(cls, session_id: str, request: ApprovalRequest, call: AskedCall | None = None) -> Approval:
+    def of_request(cls, session_id: str, request: ApprovalRequest, call: PendingCall | None = None) -> Approval:
         """Return the question of a guard with rules of its own, such as `hooks-approval`."""
         known = _known_of(call) if call else _guessed_of(request)
         if request.risk_level == CRITICAL:
@@ -216,7 +216,7 @@ def _denies(option: str) -> bool:
     return option.casefold() in _DENYING
 
 
-def _known_of(call: AskedCall) -> dict[str, Any]:
+def _known_of(call: PendingCall) -> dict[str, Any]:
     known = {
         "tool_name": call.tool_name,
         "identity": call.identity,

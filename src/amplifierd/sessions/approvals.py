@@ -18,7 +18,7 @@ from amplifier_core.boundary import Boundary, TaskBoundary, settle
 from amplifier_core.events import APPROVAL_REQUIRED
 from amplifier_core.exceptions import describe
 from amplifier_core.interfaces import ApprovalProvider, ApprovalRequest, ApprovalResponse
-from amplifier_kit.concerns import find_asked_call
+from amplifier_kit.concerns import find_pending_call
 from amplifier_system.tasks import start_task
 from amplifierd.exceptions import (
     ApprovalAlreadyResolvedError,
@@ -47,11 +47,11 @@ _SLACK_S = 0.05  # one who asks may stop waiting a moment before the question it
 class _Question:
     """A question that waits."""
 
-    def __init__(self, approval: Approval, asked_at: float) -> None:
+    def __init__(self, approval: Approval, began_at: float) -> None:
         loop = asyncio.get_running_loop()
         self.approval = approval
         self.answer: asyncio.Future[Approval] = loop.create_future()
-        self._deadline = None if approval.timeout is None else asked_at + approval.timeout
+        self._deadline = None if approval.timeout is None else began_at + approval.timeout
         self._timer = None if self._deadline is None else loop.call_at(self._deadline, self.expire)
 
     @property
@@ -157,11 +157,11 @@ class ApprovalQueue:
 
     async def ask(self, approval: Approval, event: str) -> Approval:
         """Put a question, announced as `event`, and return it with its answer."""
-        asked_at = asyncio.get_running_loop().time()
+        began_at = asyncio.get_running_loop().time()
         remembered = await self._memory.find(approval)
         if remembered is not None:
             return remembered
-        question = self._waiting[approval.request_id] = _Question(approval, asked_at)
+        question = self._waiting[approval.request_id] = _Question(approval, began_at)
         consulting: asyncio.Task[None] | None = None
         try:
             await self._tell(event, approval, _announcement(approval, event))
@@ -256,7 +256,7 @@ class _System:
     ) -> str:
         """Ask, and return the chosen option; raise `ApprovalTimeoutError`, on which the kernel applies `default`."""
         question = Approval.of_question(
-            self._session_id, prompt, options, timeout=timeout, default=default, call=find_asked_call()
+            self._session_id, prompt, options, timeout=timeout, default=default, call=find_pending_call()
         )
         answered = _in_time(await self._queue.ask(question, APPROVAL_REQUIRED))
         return answered.option or ""
@@ -270,7 +270,7 @@ class _Provider:
 
     async def request_approval(self, request: ApprovalRequest) -> ApprovalResponse:
         """Ask; raise `ApprovalTimeoutError`, on which the guard applies its default."""
-        question = Approval.of_request(self._session_id, request, find_asked_call())
+        question = Approval.of_request(self._session_id, request, find_pending_call())
         answered = _in_time(await self._queue.ask(question, APPROVAL_PENDING))
         return ApprovalResponse(approved=answered.is_allowed, reason=answered.reason, remember=False)
 

@@ -14,8 +14,8 @@ from .announcements import changes_told
 from .compaction import DOCUMENT as COMPACTION
 from .compaction import Compaction, KeptCompaction, compact
 from .context_messages import DOCUMENT, for_other_agent
-from .equipment import Equipment
 from .kernel_session import KernelSession
+from .session_setup import SessionSetup
 from .transcript import deletions, for_context
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ async def rewrite(runner: ExecutionRunner, kept: list[Message], dropped: Sequenc
 
 async def switch(
     runner: ExecutionRunner,
-    equipment: Equipment,
+    setup: SessionSetup,
     plan: Mapping[str, Any],
     changes: Mapping[str, Any],
     told: Mapping[str, Any],
@@ -68,7 +68,7 @@ async def switch(
         RuntimeError: the orchestrator, the context or a required module of the other plan cannot be loaded.
     """
     async with runner.working(load=False):
-        before, runner.equipment = runner.equipment, equipment
+        before, runner.setup = runner.setup, setup
         kernel = KernelSession(runner)
         try:
             await kernel.load(plan)
@@ -76,7 +76,7 @@ async def switch(
             documents = {DOCUMENT: for_other_agent(told_so_far)}
             await runner.runtime.store.switch_plan(runner.hold, plan, documents, **changes)
         except BaseException:
-            runner.equipment = before
+            runner.setup = before
             await kernel.close()
             raise
         await runner.journal.write("session:profile_changed", told)
@@ -90,7 +90,7 @@ async def move(runner: ExecutionRunner, working_dir: Path) -> SessionRecord:
     """Go on in another directory: the modules are loaded anew, with the whole history."""
     async with runner.working(load=False):
         await runner.change(working_dir=str(working_dir))
-        places = replace(runner.equipment.places, working_dir=working_dir)
-        runner.equipment = replace(runner.equipment, places=places)
+        places = replace(runner.setup.places, working_dir=working_dir)
+        runner.setup = replace(runner.setup, places=places)
         await runner.reload()
         return runner.record

@@ -138,10 +138,10 @@ class Branches:
             return await source.read_plan(record.session_id), {}
         working_dir = Path(record.working_dir)
         request = SessionRequest(profile=profile, working_dir=working_dir, overrides=record.settings_overrides)
-        equipment, plan = await self._creation.plan_for(request)
-        build = equipment.build
+        setup, plan = await self._creation.plan_for(request)
+        build = setup.build
         return plan, {
-            "profile_name": str(equipment.profile_id),
+            "profile_name": str(setup.profile_id),
             "bundle": None,
             "agent_name": None,
             "origin": None,

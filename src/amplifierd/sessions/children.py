@@ -12,8 +12,8 @@ from amplifierd.session_store.protocol import Message, NewSession, SessionStore
 from amplifierd.session_store.record import SessionRecord, now
 
 from .calls import running_call_id
-from .equipment import Equipment
 from .journal import nesting_of
+from .session_setup import SessionSetup
 from .turn_result import TurnResult
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 AGENT_DOCUMENT = "agent"
 
 
-async def as_agent(store: SessionStore, record: SessionRecord, equipment: Equipment) -> Equipment:
-    """Return the equipment of a child that is run on its own, or of a fork of one; that of others is as it was."""
+async def as_agent(store: SessionStore, record: SessionRecord, setup: SessionSetup) -> SessionSetup:
+    """Return the setup of a child that is run on its own, or of a fork of one; that of others is as it was."""
     agent = await store.read_document(record.session_id, AGENT_DOCUMENT) if record.agent_name else None
-    return equipment.for_agent(str(record.agent_name), str(agent.get("instruction") or "")) if agent else equipment
+    return setup.for_agent(str(record.agent_name), str(agent.get("instruction") or "")) if agent else setup
 
 
 class Children:
@@ -70,7 +70,7 @@ class Children:
 
         stored_plan = await runner.runtime.store.read_plan(runner.session_id)
         child = await plan_child(
-            runner.kernel.session, runner.equipment.bundle, agent_name, stored_plan=stored_plan, **known
+            runner.kernel.session, runner.setup.bundle, agent_name, stored_plan=stored_plan, **known
         )
         hold = await runner.runtime.announcements.create(
             self._new(child),
@@ -81,8 +81,8 @@ class Children:
         )
         self.invocations += 1
         record = await runner.runtime.store.read(child.session_id)
-        equipment = runner.equipment.for_agent(agent_name, child.instruction)
-        return await self._run(record, hold, equipment, instruction, child.metadata, child.messages, child)
+        setup = runner.setup.for_agent(agent_name, child.instruction)
+        return await self._run(record, hold, setup, instruction, child.metadata, child.messages, child)
 
     async def resume(self, sub_session_id: str, instruction: str, **options: Any) -> dict[str, Any]:
         """Run another instruction in a child of this tree; the capability `session.resume`.
@@ -99,8 +99,8 @@ class Children:
         if record.root_id != tree.events.root_session_id or record.created_by != "agent":
             raise FileNotFoundError(f"session {sub_session_id!r} is not a child of this tree")
         hold = await runtime.store.acquire(sub_session_id, runtime.holder)
-        equipment = await as_agent(runtime.store, record, self._runner.equipment)
-        return await self._run(record, hold, equipment, instruction, options.get("session_metadata") or {})
+        setup = await as_agent(runtime.store, record, self._runner.setup)
+        return await self._run(record, hold, setup, instruction, options.get("session_metadata") or {})
 
     def _new(self, child: ChildPlan) -> NewSession:
         parent = self._runner.record
@@ -131,7 +131,7 @@ class Children:
         self,
         record: SessionRecord,
         hold: Any,
-        equipment: Any,
+        setup: Any,
         instruction: str,
         metadata: Mapping[str, Any],
         inherited: Sequence[Mapping[str, Any]] = (),
@@ -144,7 +144,7 @@ class Children:
             hold=hold,
             record=record,
             tree=parent.tree,
-            equipment=equipment,
+            setup=setup,
             parent=parent,
             parent_tool_call_id=metadata.get("tool_call_id") or running_call_id(),
         )

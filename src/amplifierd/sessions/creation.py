@@ -30,8 +30,8 @@ from amplifierd.session_store.record import (
     now,
 )
 
-from .equipment import Equipment, Outfitter
 from .secret_values import without_secrets
+from .session_setup import SessionSetup, SetupFinder
 from .transcript import last_turn, message_line
 from .working_place import Machine
 
@@ -75,18 +75,18 @@ class Creation:
         self,
         profiles: Profiles,
         plans: Plans,
-        outfitter: Outfitter,
+        setups: SetupFinder,
         *,
         machine: Machine,
         keep: KeepSecret,
         allow_modules: bool,
-        foreign_values: Callable[[Equipment], ForeignValues],
+        foreign_values: Callable[[SessionSetup], ForeignValues],
     ) -> None:
         self._foreign_values = foreign_values
-        self._profiles, self._plans, self._outfitter, self._keep = profiles, plans, outfitter, keep
+        self._profiles, self._plans, self._setups, self._keep = profiles, plans, setups, keep
         self._machine, self._allow_modules = machine, allow_modules
 
-    async def prepare(self, request: SessionRequest) -> tuple[NewSession, Equipment]:
+    async def prepare(self, request: SessionRequest) -> tuple[NewSession, SessionSetup]:
         """Return everything that a new session is stored with, and what it runs with; nothing is stored yet.
 
         Raises:
@@ -98,14 +98,14 @@ class Creation:
         """
         name = checked_name(request.name)
         request = await self._without_secrets(request)
-        equipment, plan = await self._checked_plan(request)
+        setup, plan = await self._checked_plan(request)
         moment = now()
         messages = _stored(request.history)
         record = checked_record(
             session_id=checked_session_id(request.session_id) if request.session_id else new_session_id(),
             name=name,
             status="active" if request.start else "created",
-            profile_name=str(equipment.profile_id) if equipment.profile_id else None,
+            profile_name=str(setup.profile_id) if setup.profile_id else None,
             bundle=request.bundle,
             working_dir=str(request.working_dir),
             **self._machine.place_of(request.working_dir, request.working_dir_scope),
@@ -114,7 +114,7 @@ class Creation:
             started_at=moment if request.start else None,
             last_activity_at=moment,
             updated_at=moment,
-            build_id=equipment.build.build_id if equipment.build else None,
+            build_id=setup.build.build_id if setup.build else None,
             owner=request.owner,
             parent_session_id=request.parent_session_id,
             limits=request.limits.to_json() or None,
@@ -125,10 +125,10 @@ class Creation:
             message_count=len(messages),
             turn_count=last_turn(messages),
         )
-        return NewSession(record, plan, messages=messages), equipment
+        return NewSession(record, plan, messages=messages), setup
 
-    async def plan_for(self, request: SessionRequest) -> tuple[Equipment, dict[str, Any]]:
-        """Return the plan that a request leads to, valid and without secrets, and its equipment."""
+    async def plan_for(self, request: SessionRequest) -> tuple[SessionSetup, dict[str, Any]]:
+        """Return the plan that a request leads to, valid and without secrets, and its setup."""
         return await self._checked_plan(await self._without_secrets(request))
 
     async def _without_secrets(self, request: SessionRequest) -> SessionRequest:
@@ -142,39 +142,39 @@ class Creation:
     async def _concealed(self, values: Mapping[str, Any] | None) -> Any:
         return await in_thread(lambda stop: conceal(values, self._keep))
 
-    async def _checked_plan(self, request: SessionRequest) -> tuple[Equipment, dict[str, Any]]:
-        equipment, plan = await self._plan(request)
+    async def _checked_plan(self, request: SessionRequest) -> tuple[SessionSetup, dict[str, Any]]:
+        setup, plan = await self._plan(request)
         report = self._plans.validate(plan)
         if report.errors:
             issues = [Issue(check.name, check.message, check.location) for check in report.errors]
             text = "\n".join(f"  {issue}" for issue in issues)
             raise MountPlanError(f"The mount plan cannot be used:\n{text}", issues, hint=_WHOLE_PLAN)
-        await in_thread(lambda stop: self._foreign_values(equipment).check(plan))
-        return equipment, plan
+        await in_thread(lambda stop: self._foreign_values(setup).check(plan))
+        return setup, plan
 
-    async def _plan(self, request: SessionRequest) -> tuple[Equipment, dict[str, Any]]:
+    async def _plan(self, request: SessionRequest) -> tuple[SessionSetup, dict[str, Any]]:
         given = [name for name in ("profile", "bundle", "plan") if getattr(request, name) is not None]
         if len(given) != 1:
             raise SessionStateError(
                 f"a session has one source, got {', '.join(given) or 'none'}", hint="give a profile, a bundle or a plan"
             )
         if request.profile is not None:
-            equipment = await self._outfitter.of_profile(request.profile, request.working_dir)
-            assert equipment.build is not None
-            plan = await self._plans.generate(equipment.build, form=request.form, overrides=request.overrides)
-            plan["session"] = _with_profile_name(plan["session"], str(equipment.profile_id))
-            return equipment, plan
+            setup = await self._setups.of_profile(request.profile, request.working_dir)
+            assert setup.build is not None
+            plan = await self._plans.generate(setup.build, form=request.form, overrides=request.overrides)
+            plan["session"] = _with_profile_name(plan["session"], str(setup.profile_id))
+            return setup, plan
         if request.bundle is not None:
-            equipment = await self._outfitter.of_bundle(request.bundle, request.working_dir)
-            plan = deepcopy(await self._concealed(equipment.prepared.mount_plan)) if equipment.prepared else {}
+            setup = await self._setups.of_bundle(request.bundle, request.working_dir)
+            plan = deepcopy(await self._concealed(setup.prepared.mount_plan)) if setup.prepared else {}
         else:
-            equipment = await self._outfitter.of_plan(
+            setup = await self._setups.of_plan(
                 request.working_dir, is_requested=request.owner not in OWNERS_OF_THE_HOME
             )
             plan = deepcopy(dict(request.plan or {}))
         if request.overrides:
             plan = lay_over_plan(plan, request.overrides, allow_modules=self._allow_modules)
-        return equipment, plan
+        return setup, plan
 
 
 def _with_profile_name(session: Mapping[str, Any], profile: str) -> dict[str, Any]:

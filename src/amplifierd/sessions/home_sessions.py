@@ -26,10 +26,10 @@ from .between_turns import rewrite, switch
 from .branches import Branches, OrphanedTools
 from .checkpointing import Undone, changes_of, undo_files
 from .creation import SessionRequest
-from .equipment import Equipment
 from .interrupted_turns import InterruptedTurn, InterruptedTurns, Keep
 from .interruption import RepairReport
 from .session_removal import SessionRemoval
+from .session_setup import SessionSetup
 from .transcript import Transcript, deletions, last_turn, new_message
 
 if TYPE_CHECKING:
@@ -86,17 +86,17 @@ class Sessions(SessionRemoval):
             SessionStateError: the session was not started, or has ended.
         """
         record = await self._active(session_id)
-        equipment, plan = await self._plan_with(record, profile)
-        build_id = equipment.build.build_id if equipment.build else None
-        changes = {"profile_name": str(equipment.profile_id), "bundle": None, "build_id": build_id, "stale": False}
+        setup, plan = await self._plan_with(record, profile)
+        build_id = setup.build.build_id if setup.build else None
+        changes = {"profile_name": str(setup.profile_id), "bundle": None, "build_id": build_id, "stale": False}
         told = {"from": record.profile_name or record.bundle, "to": changes["profile_name"], "build_id": build_id}
-        return await self._switch(session_id, equipment, plan, changes, told, cancel=cancel)
+        return await self._switch(session_id, setup, plan, changes, told, cancel=cancel)
 
     async def plan_with(self, session_id: str, profile: str) -> Mapping[str, Any]:
         """Return the plan with which a session would go on with another profile; no module of it is loaded."""
         return (await self._plan_with(await self._read(session_id), profile))[1]
 
-    async def _plan_with(self, record: SessionRecord, profile: str) -> tuple[Equipment, Mapping[str, Any]]:
+    async def _plan_with(self, record: SessionRecord, profile: str) -> tuple[SessionSetup, Mapping[str, Any]]:
         working_dir = Path(record.working_dir)
         request = SessionRequest(profile=profile, working_dir=working_dir, overrides=record.settings_overrides)
         return await self._creation.plan_for(request)
@@ -126,9 +126,9 @@ class Sessions(SessionRemoval):
         agent = record.profile_name or record.bundle
         told = {"from": agent, "to": agent, "build_id": record.build_id, **choice.told()}
         opened = self._open.get(session_id)
-        equipment = opened.runner.equipment if opened is not None else await self._equipment_of(record)
+        setup = opened.runner.setup if opened is not None else await self._setup_of(record)
         changed = lay_over_plan(plan, given, allow_modules=False)
-        return await self._switch(session_id, equipment, changed, changes, told, cancel=cancel)
+        return await self._switch(session_id, setup, changed, changes, told, cancel=cancel)
 
     async def _active(self, session_id: str) -> SessionRecord:
         record = await self._read(session_id)
@@ -139,7 +139,7 @@ class Sessions(SessionRemoval):
     async def _switch(
         self,
         session_id: str,
-        equipment: Equipment,
+        setup: SessionSetup,
         plan: Mapping[str, Any],
         changes: Mapping[str, Any],
         told: Mapping[str, Any],
@@ -149,12 +149,12 @@ class Sessions(SessionRemoval):
         """Go on with another plan, loaded or not."""
         opened = self._open.get(session_id)
         if opened is not None:
-            return await opened.change_plan(equipment, plan, changes, told, cancel=cancel)
+            return await opened.change_plan(setup, plan, changes, told, cancel=cancel)
 
         async def switch_unloaded(hold: Hold) -> SessionRecord:
-            runner = await self._runner_of(await self._store.read(session_id), hold, equipment)
+            runner = await self._runner_of(await self._store.read(session_id), hold, setup)
             try:
-                return await switch(runner, equipment, plan, changes, told)
+                return await switch(runner, setup, plan, changes, told)
             finally:
                 await run_to_end(runner.cleanup())
 

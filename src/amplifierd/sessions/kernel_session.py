@@ -82,13 +82,13 @@ class KernelSession:
         )
         self._has_session = True
         coordinator = self.session.coordinator
-        await coordinator.mount("module-source-resolver", runner.equipment.resolver)
+        await coordinator.mount("module-source-resolver", runner.setup.resolver)
         policy = self._register_capabilities(plan)
         await runner.journal.listen(coordinator)
         self._calls = RunningCalls(coordinator)
         coordinator.hooks.register(PROMPT_SUBMIT, self._hear_prompt, priority=PRIORITY, name="session-prompt")
         coordinator.hooks.register(SESSION_TAINTED, self._hear_taint, priority=PRIORITY, name="session-taint")
-        path = runner.equipment.import_path()
+        path = runner.setup.import_path()
         path.__enter__()  # until it is closed
         self._import_path = path
         with unread_keys() as unread:
@@ -105,9 +105,9 @@ class KernelSession:
         if self._calls is None:
             raise RuntimeError("the modules are not loaded")
         self._context = coordinator.get("context")
-        prompt = await runner.equipment.furnish(self.session, runner.working_dir)
+        prompt = await runner.setup.give_prompt(self.session, runner.working_dir)
         in_prompt = prompt.file_hashes if prompt else None
-        self._told = ContextMessages(runner.equipment.places, runner.runtime.settings.mentions, self._policy, in_prompt)
+        self._told = ContextMessages(runner.setup.places, runner.runtime.settings.mentions, self._policy, in_prompt)
         await self._install_history(inherited)
         await self._tell_guard(self._told.entries)
         self._recorded = RecordedContext(self._context, runner.transcript)
@@ -145,12 +145,12 @@ class KernelSession:
         )
         injected, warnings = inject_runtime(
             plan,
-            profile_id=runner.equipment.profile_id,
+            profile_id=runner.setup.profile_id,
             places=places,
             environment=runtime.environment,
             find_key=runtime.find_key,
-            resolver=runner.equipment.resolver,
-            foreign=runtime.foreign_values(runner.equipment),
+            resolver=runner.setup.resolver,
+            foreign=runtime.foreign_values(runner.setup),
         )
         runtime.secrets.add_those_of(injected)
         for warning in warnings:
@@ -162,10 +162,10 @@ class KernelSession:
         set_working_dir(coordinator, runner.working_dir)
         coordinator.register_capability("session.spawn", runner.children.spawn)
         coordinator.register_capability("session.resume", runner.children.resume)
-        coordinator.register_capability("mention_resolver", runner.equipment.places.resolver())
+        coordinator.register_capability("mention_resolver", runner.setup.places.resolver())
         coordinator.register_capability("session_manager", runner.runtime)
         coordinator.register_capability("redaction.scrub", runner.runtime.secrets.scrubbed)
-        build, paths = runner.equipment.build, runner.runtime.paths
+        build, paths = runner.setup.build, runner.runtime.paths
         if reason := unfit_working_dir(runner.working_dir, paths):
             coordinator.register_capability(EACH_WRITE, reason)
         workspace = runner.runtime.store.workspace(runner.session_id)
@@ -196,7 +196,7 @@ class KernelSession:
         is_new = not told.is_begun
         if is_new:
             told.inherit(inherited)
-            await told.begin(runner.equipment.instruction, source=runner.equipment.source)
+            await told.begin(runner.setup.instruction, source=runner.setup.source)
         if self.messages:
             await self._install(self.messages)
         else:

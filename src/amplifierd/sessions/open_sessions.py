@@ -26,13 +26,13 @@ from .checkpointing import DIRECTORY, TurnCheckpoints
 from .children import as_agent
 from .creation import Creation, SessionRequest
 from .ecosystem import EcosystemSessions
-from .equipment import Equipment
 from .open_trees import OpenTrees
 from .prompt_queue import DOCUMENT as QUEUE
 from .runner import ExecutionRunner
 from .runtime import Runtime
 from .session import Session, SessionOpening
 from .session_reading import SessionReading
+from .session_setup import SessionSetup
 from .tree import SessionTree
 from .tree_events import Event, Subscription
 
@@ -189,14 +189,14 @@ class OpenSessions(SessionReading):
     ) -> Session:
         request = await asked
         absolute_directory(request.working_dir)
-        new, equipment = await self._creation.prepare(request)
+        new, setup = await self._creation.prepare(request)
         session_id = new.record.session_id
         async with self._alone(session_id):
             hold = await self.runtime.announcements.create(new, self.runtime.holder)
             self._trees.begin(hold, new)
             try:
                 tree = await self._trees.tree(session_id, approver, display)
-                return await self._start(new.record, hold, tree, equipment, ())
+                return await self._start(new.record, hold, tree, setup, ())
             except BaseException:
                 await run_to_end(self.runtime.announcements.delete(hold, new.record))
                 await run_to_end(self._trees.leave(session_id))
@@ -233,14 +233,14 @@ class OpenSessions(SessionReading):
         if record.status != "active":
             started = record.started_at or now()
             record = await self._store.update(hold, status="active", started_at=started, ended_at=None)
-        equipment = await self._equipment_of(record)
+        setup = await self._setup_of(record)
         tree = await self._trees.tree(record.root_id, approver, display)
-        session = await self._start(record, hold, tree, equipment, layers)
+        session = await self._start(record, hold, tree, setup, layers)
         session.runner.queue.hold(await self._store.read_document(record.session_id, QUEUE) or ())
         return session
 
-    async def _equipment_of(self, record: SessionRecord) -> Equipment:
-        return await as_agent(self._store, record, await self.runtime.outfitter.of_record(record))
+    async def _setup_of(self, record: SessionRecord) -> SessionSetup:
+        return await as_agent(self._store, record, await self.runtime.setups.of_record(record))
 
     async def read_adopted(self, session_id: str) -> SessionRecord:
         """Return what is known of a session; one of another application is copied first."""
@@ -256,18 +256,18 @@ class OpenSessions(SessionReading):
         if source is self._store:
             return
         record = await self._elsewhere.read(session_id)
-        equipment, plan = await self._plan_of_foreign(record)
-        build = equipment.build
+        setup, plan = await self._plan_of_foreign(record)
+        build = setup.build
         changes = {
-            "profile_name": str(equipment.profile_id) if equipment.profile_id else None,
-            "bundle": record.bundle if equipment.prepared is not None else None,
+            "profile_name": str(setup.profile_id) if setup.profile_id else None,
+            "bundle": record.bundle if setup.prepared is not None else None,
             "build_id": build.build_id if build else None,
             **self.runtime.machine.place_of(record.working_dir),
         }
         new: NewSession = await self._elsewhere.copied(session_id, plan, **changes)
         await self.runtime.announcements.add(new, self.runtime.holder)
 
-    async def _plan_of_foreign(self, record: SessionRecord) -> tuple[Equipment, dict[str, Any]]:
+    async def _plan_of_foreign(self, record: SessionRecord) -> tuple[SessionSetup, dict[str, Any]]:
         """Return what a session of another application goes on with: its bundle, else the default profile."""
         directory = Path(record.working_dir)
         if record.bundle is not None:
@@ -278,18 +278,16 @@ class OpenSessions(SessionReading):
         profile = await self.default_profile()
         return await self._creation.plan_for(SessionRequest(profile=profile, working_dir=directory))
 
-    async def _runner_of(self, record: SessionRecord, hold: Hold, equipment: Equipment) -> ExecutionRunner:
+    async def _runner_of(self, record: SessionRecord, hold: Hold, setup: SessionSetup) -> ExecutionRunner:
         """Return a runner that has loaded nothing yet, for what is done with a session that is not open."""
         tree = await self._trees.tree(record.root_id, DenyAll(), None)
-        return ExecutionRunner(
-            self.runtime, record.session_id, hold=hold, record=record, tree=tree, equipment=equipment
-        )
+        return ExecutionRunner(self.runtime, record.session_id, hold=hold, record=record, tree=tree, setup=setup)
 
     async def _start(
-        self, record: SessionRecord, hold: Hold, tree: SessionTree, equipment: Equipment, layers: Sequence[CallLayer]
+        self, record: SessionRecord, hold: Hold, tree: SessionTree, setup: SessionSetup, layers: Sequence[CallLayer]
     ) -> Session:
         runner = ExecutionRunner(
-            self.runtime, record.session_id, hold=hold, record=record, tree=tree, equipment=equipment, layers=layers
+            self.runtime, record.session_id, hold=hold, record=record, tree=tree, setup=setup, layers=layers
         )
         if runner.parent is None:
             runner.checkpoints = await self._checkpoints_of(runner)

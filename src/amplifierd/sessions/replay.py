@@ -37,11 +37,11 @@ from .children import as_agent
 from .context_messages import DOCUMENT
 from .creation import Creation, SessionRequest
 from .divergence import Divergence, RequestComparison
-from .equipment import Equipment
 from .recorded_session import RecordedSession
 from .replay_layer import ReplayLayer, Totals
 from .runner import ExecutionRunner
 from .runtime import LoadedSessions, Runtime
+from .session_setup import SessionSetup
 from .stored_requests import StoredRequest
 from .tree import SessionTree
 from .tree_budget import TreeBudget
@@ -135,10 +135,10 @@ async def replay(
         recorded = await RecordedSession.load(runtime.store, session_id)
     except ReplayError as error:
         return ReplayResult(session_id, str(source), "impossible", reason=error.message)
-    equipment, plan = await _equip(runtime, creation, recorded.record, source)
+    setup, plan = await _equip(runtime, creation, recorded.record, source)
     scratch = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="amplifier-replay-"))
     try:
-        stage = await _Stage.set_up(runtime, recorded, equipment, plan, scratch)
+        stage = await _Stage.set_up(runtime, recorded, setup, plan, scratch)
         layer = await stage.run()
     finally:
         await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
@@ -157,10 +157,10 @@ async def replay(
 
 async def _equip(
     runtime: Runtime, creation: Creation, record: SessionRecord, source: ReplaySource
-) -> tuple[Equipment, Mapping[str, Any]]:
+) -> tuple[SessionSetup, Mapping[str, Any]]:
     if source == OWN_PLAN:
-        equipment = await as_agent(runtime.store, record, await runtime.outfitter.of_record(record))
-        return equipment, await runtime.store.read_plan(record.session_id)
+        setup = await as_agent(runtime.store, record, await runtime.setups.of_record(record))
+        return setup, await runtime.store.read_plan(record.session_id)
     request = SessionRequest(
         profile=source.profile,
         bundle=source.bundle,
@@ -182,15 +182,15 @@ class _Stage:
         cls,
         runtime: Runtime,
         recorded: RecordedSession,
-        equipment: Equipment,
+        setup: SessionSetup,
         plan: Mapping[str, Any],
         scratch: Path,
     ) -> _Stage:
         session_id, secrets = recorded.record.session_id, runtime.secrets
         paths = Paths.from_environment(scratch, environ={})
         store = FileStore(paths)
-        without_effects = ReplayPlan.of(plan, equipment.resolver)
-        keys = _stand_in_keys(plan, equipment)
+        without_effects = ReplayPlan.of(plan, setup.resolver)
+        keys = _stand_in_keys(plan, setup)
         known = runtime.environment
         environment = {name: value if secrets.masked(value) == value else _KEY for name, value in known.items()}
         aside = replace(
@@ -219,7 +219,7 @@ class _Stage:
             hold=hold,
             record=record,
             tree=tree,
-            equipment=replace(equipment, place_of=own_place),  # it has stand-ins for keys, which anyone may have
+            setup=replace(setup, place_of=own_place),  # it has stand-ins for keys, which anyone may have
             layers=(layer,),
         )
         inherited = await _inherited(runtime, session_id)
@@ -245,10 +245,10 @@ class _Stage:
         return layer
 
 
-def _stand_in_keys(plan: Mapping[str, Any], equipment: Equipment) -> dict[str, str]:
+def _stand_in_keys(plan: Mapping[str, Any], setup: SessionSetup) -> dict[str, str]:
     """Return a key for every provider that takes one, so that it mounts on a machine that has none."""
     providers = (entry for entry in MountPlan(dict(plan)).entries() if entry.module_type == "provider")
-    return {entry.module_id: _KEY for entry in providers if key_variables(entry, equipment.resolver)}
+    return {entry.module_id: _KEY for entry in providers if key_variables(entry, setup.resolver)}
 
 
 async def _inherited(runtime: Runtime, session_id: str) -> list[dict[str, Any]]:

@@ -19,7 +19,6 @@ from .calls import CallLayer
 from .checkpointing import TurnCheckpoints
 from .children import Children
 from .client_turns import ClientTurns
-from .equipment import Equipment
 from .interruption import PartialAnswer, RepairReport
 from .journal import NOT_NESTED, Journal, nesting_of
 from .kernel_session import KernelSession
@@ -27,6 +26,7 @@ from .prompt_queue import DOCUMENT, PromptQueue
 from .receipts import Receipts
 from .request_parts import RequestRecorder
 from .runtime import Runtime
+from .session_setup import SessionSetup
 from .session_status import SessionStatus
 from .stoppable_tools import StoppableTools, TurnSummary
 from .transcript import Transcript, last_turn
@@ -52,13 +52,13 @@ class ExecutionRunner:
         hold: Hold,
         record: SessionRecord,
         tree: SessionTree,
-        equipment: Equipment,
+        setup: SessionSetup,
         parent: ExecutionRunner | None = None,
         parent_tool_call_id: str | None = None,
         layers: Sequence[CallLayer] = (),
     ) -> None:
         self.runtime, self.session_id, self.hold, self.record = session_manager, session_id, hold, record
-        self.tree, self.equipment, self.parent = tree, equipment, parent
+        self.tree, self.setup, self.parent = tree, setup, parent
         self.depth: int = parent.depth + 1 if parent else 0
         self.repaired: RepairReport = RepairReport(session_id)
         self.unread_keys: tuple[UnreadKey, ...] = ()
@@ -172,7 +172,7 @@ class ExecutionRunner:
         if changes:
             self.record = await self.runtime.store.update(self.hold, **changes)
         if changes.get("stale"):
-            await self.journal.write("session:stale", {"build_id": self.equipment.newer_build})
+            await self.journal.write("session:stale", {"build_id": self.setup.newer_build})
 
     async def load(self) -> KernelSession:
         """Load the modules if they were unloaded.
@@ -209,9 +209,9 @@ class ExecutionRunner:
 
     def _found_at_start(self, kernel: KernelSession) -> dict[str, Any]:
         """Return what the record has to say differently, now that the modules are loaded."""
-        build = self.equipment.build
-        warnings = [*kernel.load_failures, *self.equipment.warnings]
-        found: dict[str, Any] = {"load_warnings": warnings, "stale": self.equipment.newer_build is not None}
+        build = self.setup.build
+        warnings = [*kernel.load_failures, *self.setup.warnings]
+        found: dict[str, Any] = {"load_warnings": warnings, "stale": self.setup.newer_build is not None}
         found["tainted"] = kernel.take_over_taint(self.record.tainted)
         if build is not None:
             found["build_id"] = build.build_id

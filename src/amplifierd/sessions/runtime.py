@@ -19,8 +19,8 @@ from amplifierd.session_store.protocol import Holder, SessionStore
 from amplifierd.settings import Settings
 
 from .announcements import Announcements
-from .equipment import Equipment, Outfitter
 from .secret_values import SecretValues
+from .session_setup import SessionSetup, SetupFinder
 from .stoppable_tools import Patience
 from .working_place import Machine
 
@@ -33,7 +33,7 @@ class Runtime:
     holder: Holder
     paths: Paths
     settings: Settings
-    outfitter: Outfitter
+    setups: SetupFinder
     environment: dict[str, str]
     find_key: Callable[[str], str | None]
     secrets: SecretValues
@@ -42,12 +42,10 @@ class Runtime:
     loaded: LoadedSessions
     patience: Patience = field(default_factory=Patience)
 
-    def foreign_values(self, equipment: Equipment) -> ForeignValues:
+    def foreign_values(self, setup: SessionSetup) -> ForeignValues:
         """Return what decides about the parts of a session's plan that come from elsewhere."""
         find = variables(self.environment, self.find_key)
-        return ForeignValues(
-            equipment.place_of, Agreements(self.paths), find, self.find_key, resolver=equipment.resolver
-        )
+        return ForeignValues(setup.place_of, Agreements(self.paths), find, self.find_key, resolver=setup.resolver)
 
     def learn(self, variables: Mapping[str, str]) -> None:
         """Take in secret variables of the environment that a plan needs; none of their values is stored."""

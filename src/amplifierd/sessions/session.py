@@ -19,9 +19,9 @@ from .approvals import ApprovalQueue
 from .between_turns import append_message, compact_now, switch
 from .client_turns import ClientTurn, finish_reason
 from .compaction import Compaction
-from .equipment import Equipment
 from .interruption import RepairReport
 from .runner import ExecutionRunner
+from .session_setup import SessionSetup
 from .session_status import closed
 from .transcript import new_message
 from .tree_events import Event, Subscription
@@ -268,7 +268,7 @@ class Session:
 
     async def change_plan(
         self,
-        equipment: Equipment,
+        setup: SessionSetup,
         plan: Mapping[str, Any],
         changes: Mapping[str, Any],
         told: Mapping[str, Any],
@@ -279,7 +279,7 @@ class Session:
         if cancel:
             await self._runner.cancel(immediate=True)
         async with self._queue.turn(self._queue.reserve(None, may_wait=True, session_id=self.session_id)):
-            return await switch(self._runner, equipment, plan, changes, told)
+            return await switch(self._runner, setup, plan, changes, told)
 
     async def compact(self) -> Compaction:
         """Leave older parts of the conversation out of what the model sees; the session keeps all of them.

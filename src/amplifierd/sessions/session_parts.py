@@ -21,11 +21,11 @@ from amplifierd.signing_keys import SigningKeys
 from .announcements import Announcements
 from .creation import Creation
 from .ecosystem import EcosystemSessions
-from .equipment import Outfitter, Resolvers
 from .home_sessions import Sessions
 from .open_sessions import Defaults, FindCheckpoints
 from .runtime import LoadedSessions, Runtime
 from .secret_values import SecretValues
+from .session_setup import Resolvers, SetupFinder
 from .working_place import Machine
 
 
@@ -57,7 +57,7 @@ def open_sessions(
 
     security = settings.security
     bundles = partial(open_bundles, paths, settings)
-    outfitter = Outfitter(
+    setups = SetupFinder(
         paths,
         profiles,
         catalogue,
@@ -69,7 +69,7 @@ def open_sessions(
     )
     loaded = LoadedSessions(most=settings.sessions.max_loaded, idle_s=settings.sessions.idle_unload_minutes * 60)
     if shared is not None:
-        runtime = replace(shared, settings=settings, outfitter=outfitter, find_key=find_key, loaded=loaded)
+        runtime = replace(shared, settings=settings, setups=setups, find_key=find_key, loaded=loaded)
     else:
         address = settings.store.resolved(lambda name: environment.get(name) or find_key(name))
         secrets.add(address.password or "")
@@ -79,7 +79,7 @@ def open_sessions(
             holder=Holder.of_this_process(program),
             paths=paths,
             settings=settings,
-            outfitter=outfitter,
+            setups=setups,
             environment=environment,
             find_key=find_key,
             secrets=secrets,
@@ -97,7 +97,7 @@ def _sessions_on(
     creation = Creation(
         profiles,
         plans,
-        runtime.outfitter,
+        runtime.setups,
         machine=runtime.machine,
         keep=keys.keep,
         allow_modules=settings.security.allow_override_modules,

@@ -16,14 +16,14 @@ from amplifier_system.tasks import start_task
 from amplifierd.exceptions import HoldLostError, MemberFencedError, NotReadyError, SessionHeldError, SessionStateError
 from amplifierd.live_sessions import OnEvent
 from amplifierd.session_store.record import SessionRecord, checked_session_id
-from amplifierd.sessions.equipment import Resolvers
 from amplifierd.sessions.home_sessions import Sessions
+from amplifierd.sessions.session_setup import Resolvers
 
 from .json_rpc import Hear, error_of
 from .orphans import end_orphan
 from .outbox import live_event
 from .placed_session import PlacedSession
-from .recovery import untold_end
+from .recovery import unpublished_end
 from .worker_pool import WorkerPool
 from .worker_process import WorkerProcess
 from .worker_start import DescribeHome, secrets_for
@@ -218,7 +218,7 @@ class Placement:
         if failure is not None and self._is_shared:  # a prompt that waited may still run elsewhere
             failure = self.seen_from_here(failure)
         if not is_told and not self._is_told_elsewhere(failure):
-            self._on_event(untold_end(session_id, correlation_id, placed.root_id, failure, result=result))
+            self._on_event(unpublished_end(session_id, correlation_id, placed.root_id, failure, result=result))
         submission.settle(result, failure)
 
     def seen_from_here(self, error: Exception) -> Exception:

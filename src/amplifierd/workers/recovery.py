@@ -69,7 +69,7 @@ class Recovery:
 
     def _tell(self, submission: Submission, root_id: str, error: AmplifierError | None = None) -> None:
         """Tell the end of a turn that cannot be run or ended properly."""
-        self._on_event(untold_end(submission.session_id, submission.correlation_id, root_id, error))
+        self._on_event(unpublished_end(submission.session_id, submission.correlation_id, root_id, error))
 
     async def _again(self, submission: Submission, root_id: str) -> None:
         """Submit a turn that had not begun, once; when that fails, or its worker ends as well, it has failed."""
@@ -100,7 +100,7 @@ UNKNOWN = "is_unknown"
 """In the result of a turn: its session could not be brought back, so that it is not known whether it had begun."""
 
 
-def untold_end(
+def unpublished_end(
     session_id: str,
     correlation_id: str,
     root_id: str,

@@ -56,7 +56,7 @@ class WorkerMethods:
         self._begun: set[asyncio.Task[Any]] = set()
         self._is_stopping = False
         self._few = asyncio.Semaphore(_LOADING)
-        self._untold: set[tuple[str, str]] = set()
+        self._unpublished: set[tuple[str, str]] = set()
 
     def begin(self, outbox: Outbox) -> None:
         self._outbox = outbox
@@ -226,7 +226,7 @@ class WorkerMethods:
             priority=priority,
             client=ClientTurn(**client) if client is not None else None,
         )
-        self._untold.add((session_id, correlation_id))
+        self._unpublished.add((session_id, correlation_id))
         turn = start_task(self._run(session_id, correlation_id, submitted, has_nobody=client is not None))
         self._turns.add(turn)
         turn.add_done_callback(self._turns.discard)
@@ -246,8 +246,8 @@ class WorkerMethods:
             ended["error"] = described_error(removed)
         except Exception as error:  # noqa: BLE001 - whatever ended it, waiting callers are told
             ended["error"] = described_error(error)
-        ended["is_told"] = (session_id, correlation_id) not in self._untold
-        self._untold.discard((session_id, correlation_id))
+        ended["is_told"] = (session_id, correlation_id) not in self._unpublished
+        self._unpublished.discard((session_id, correlation_id))
         self._tell_state(session_id)
         self._out.put("turn_ended", ended)
 
@@ -332,7 +332,7 @@ class WorkerMethods:
     def _hear(self, event: Event) -> bool:
         self._out.put_event(event)
         if event["event"] == TURN_DONE:
-            self._untold.discard((event["session_id"], event["correlation_id"]))
+            self._unpublished.discard((event["session_id"], event["correlation_id"]))
         if event["event"].startswith(_CHANGING):
             self._tell_state(event["session_id"])
         return False

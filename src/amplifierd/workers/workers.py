@@ -26,9 +26,9 @@ from amplifierd.session_store.json_lines import encoded_for_others
 from amplifierd.session_store.record import state_conflict
 from amplifierd.sessions.approval import Remember
 from amplifierd.sessions.compaction import Compaction
-from amplifierd.sessions.equipment import Resolvers
 from amplifierd.sessions.home_sessions import Sessions
 from amplifierd.sessions.prompt_queue import DOCUMENT as QUEUE
+from amplifierd.sessions.session_setup import Resolvers
 from amplifierd.sessions.tree_events import Event, Subscription
 from amplifierd.settings import WorkerSettings
 

@@ -469,10 +469,10 @@ async def test_a_large_session_is_exported_and_imported_a_part_at_a_time(
     assert reported.count("ready") == 2
     arrived = await other.store.read_events(imported.record.session_id)
     assert [event["seq"] for event in arrived] == list(range(1, 5001))  # the last one says that it was created
-    assert not any(map(left_in, (other.paths.sessions / ".new", tmp_path)))
+    assert not any(map(turns_in, (other.paths.sessions / ".new", tmp_path)))
 
 
-def left_in(folder: Path) -> list[Path]:
+def turns_in(folder: Path) -> list[Path]:
     return [path for path in folder.iterdir() if path.name.startswith(".export-") or folder.name == ".new"]
 
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from amplifier_core.interfaces import ApprovalRequest
-from amplifier_kit.concerns import AskedCall, Scope, asking_about
+from amplifier_kit.concerns import PendingCall, Scope, asking_about
 from amplifierd.exceptions import ApprovalDecisionError, SettingsError
 from amplifierd.paths import Paths
 from amplifierd.sessions.lasting_approvals import LastingApprovals
@@ -121,7 +121,7 @@ async def test_a_session_that_could_leak_is_asked_about_a_host_that_is_not_appro
     def ask(**known: Any) -> Any:
         request = ApprovalRequest(tool_name="web_fetch", action="Execute web_fetch", details={}, risk_level="medium")
         scopes = (Scope("host", "example.org:443"),)
-        call = AskedCall("web_fetch", "web_fetch", request.action, "medium", frozenset({"network"}), scopes, **known)
+        call = PendingCall("web_fetch", "web_fetch", request.action, "medium", frozenset({"network"}), scopes, **known)
         with asking_about(call):
             return asyncio.create_task(asked.queue.provider().request_approval(request))
 

@@ -9,7 +9,7 @@ from amplifier_module_hooks_approval import mount
 from amplifier_core.approval import ApprovalTimeoutError
 from amplifier_core.interfaces import ApprovalRequest, ApprovalResponse
 from amplifier_core.testing import MockCoordinator
-from amplifier_kit.concerns import CONCERN, AskedCall, Concern, find_asked_call, refusal_of
+from amplifier_kit.concerns import CONCERN, Concern, PendingCall, find_pending_call, refusal_of
 
 from .conftest import Guard, MountGuard
 
@@ -149,10 +149,10 @@ async def test_calls_that_wait_for_the_same_question_are_not_asked_about_again(m
 
 async def test_the_question_carries_the_danger_in_words_and_the_whole_address(mount_guard: MountGuard) -> None:
     guard = await mount_guard(ask_user_fallback=True)
-    seen: list[tuple[str, AskedCall | None]] = []
+    seen: list[tuple[str, PendingCall | None]] = []
 
     async def answer(result: Any, *_: Any) -> Any:
-        seen.append((result.approval_prompt, find_asked_call()))
+        seen.append((result.approval_prompt, find_pending_call()))
         return result.model_copy(update={"action": "continue"})
 
     guard.coordinator.process_hook_result = answer  # type: ignore[method-assign]

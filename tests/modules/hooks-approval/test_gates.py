@@ -8,7 +8,7 @@ from amplifier_module_hooks_approval import mount
 
 from amplifier_core.interfaces import ApprovalResponse
 from amplifier_core.testing import MockCoordinator
-from amplifier_kit.approval import asking_afterwards
+from amplifier_kit.approval import deferring
 
 from .conftest import Guard, MountGuard
 
@@ -54,7 +54,7 @@ async def test_a_guard_whose_gate_was_replaced_decides_itself(mount_guard: Mount
     guard.answered_by(NO)
     other: Callable[..., Any] = (await mount_guard()).coordinator.get_capability("approval.gate")
 
-    with asking_afterwards(other):
+    with deferring(other):
         assert (await guard.judge_command("make install")).action == "deny"
 
 
@@ -62,6 +62,6 @@ async def test_a_guard_whose_own_gate_is_asked_afterwards_does_not_ask_before(mo
     guard = await mount_guard()
     provider = guard.answered_by(NO)
 
-    with asking_afterwards(guard.coordinator.get_capability("approval.gate")):
+    with deferring(guard.coordinator.get_capability("approval.gate")):
         assert (await guard.judge_command("make install")).action == "continue"
     assert provider.requests == []

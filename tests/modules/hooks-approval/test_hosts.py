@@ -15,7 +15,7 @@ from amplifier_module_tool_web import mount as mount_web
 
 from amplifier_core import HookResult, ModuleCoordinator, ToolResult
 from amplifier_core.interfaces import ApprovalRequest, ApprovalResponse
-from amplifier_kit.concerns import find_asked_call
+from amplifier_kit.concerns import find_pending_call
 from amplifier_kit.policy import SessionPolicy
 
 SECRET = "hunter2-correct-horse-battery"
@@ -372,7 +372,7 @@ async def test_saving_to_a_place_that_runs_is_asked_about_by_its_name_once(
     asked: list[Any] = []
 
     async def decide(request: ApprovalRequest) -> ApprovalResponse:
-        call = find_asked_call()
+        call = find_pending_call()
         asked.append(" ".join(concern.words for concern in call.concerns) if call else None)
         return ApprovalResponse(approved=True)
 

@@ -81,11 +81,11 @@ SELECT session_id, holds.epoch, holds.member_id, members.address, {_IS_LIVE}
 FROM sessions JOIN holds ON session = number LEFT JOIN members USING (member_id)
 WHERE session_id = ANY(%(session_ids)s) AND deleted_at IS NULL
 """
-_LEFT_BEHIND = f"""
+_ORPHANED = f"""
 SELECT session_id, holds.epoch FROM holds JOIN sessions ON session = number LEFT JOIN members USING (member_id)
 WHERE holds.holder IS NOT NULL AND deleted_at IS NULL AND NOT {_IS_LIVE} ORDER BY session_id LIMIT %(most)s
 """
-_MOST_LEFT_BEHIND = 1000
+_MOST_ORPHANED = 1000
 _END_BLOCKERS = "SELECT pg_terminate_backend(pid) FROM unnest(pg_blocking_pids(%s)) AS pid"
 _ATTEMPTS = 3
 _STUCK_S = 2.0
@@ -183,10 +183,10 @@ class Holds:
         rows = await self._database.run(partial(_rows, _PLACES, values))
         return {session_id: TreePlace(*place) for session_id, *place in rows}
 
-    async def left_behind(self) -> dict[str, int]:
+    async def orphaned(self) -> dict[str, int]:
         """Return sessions that are held by members which are gone, with their epochs; of many, not all at once."""
-        values = {**self._judge(self._members.own_id), "most": _MOST_LEFT_BEHIND}
-        return dict(await self._database.run(partial(_rows, _LEFT_BEHIND, values)))
+        values = {**self._judge(self._members.own_id), "most": _MOST_ORPHANED}
+        return dict(await self._database.run(partial(_rows, _ORPHANED, values)))
 
     def _judge(self, own: str | None) -> dict[str, Any]:
         return {"own": own, "lease": LEASE_S, "long_over": _LONG_OVER_S}

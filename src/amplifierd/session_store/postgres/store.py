@@ -209,9 +209,9 @@ class PostgresStore:
         """Return which members hold some sessions; one that was never held, or that is gone, is left out."""
         return await self.database.call(self._holds.places(session_ids))
 
-    async def left_behind(self) -> dict[str, int]:
+    async def orphaned(self) -> dict[str, int]:
         """Return sessions that are held by members which are gone, with their epochs; of many, not all at once."""
-        return await self.database.call(self._holds.left_behind())
+        return await self.database.call(self._holds.orphaned())
 
     async def append_messages(self, hold: Hold, messages: Iterable[Message], *, lasting: bool = False) -> None:
         values = message_values([*messages])

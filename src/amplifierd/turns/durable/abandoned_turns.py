@@ -89,7 +89,7 @@ class LeftTurns:
                 except SessionHeldError:
                     await self._have_run(session_id, await self._unbegun(session_id, is_over=False))
                 except SessionNotFoundError as error:
-                    for row in await self._rows.left_in(session_id):
+                    for row in await self._rows.turns_in(session_id):
                         await self._runs.refuse(row, error, by=await self._places.own())
 
         await asyncio.gather(*map(take, _mixed(await self._rows.sessions_left(_MOST))))
@@ -128,7 +128,7 @@ class LeftTurns:
 
         `is_over` says that no other member is about to tell that any more.
         """
-        own, left = await self._places.own(), await self._rows.left_in(session_id)
+        own, left = await self._places.own(), await self._rows.turns_in(session_id)
         return [
             row
             for row in left

@@ -21,7 +21,7 @@ from amplifierd.live_sessions import LiveSessions, OnEvent, QueuedPrompts, Submi
 from amplifierd.session_store.postgres.store import PostgresStore
 from amplifierd.sessions.home_sessions import Sessions
 from amplifierd.turns.turn_queue import TurnKey
-from amplifierd.workers.recovery import unnumbered, untold_end
+from amplifierd.workers.recovery import unnumbered, unpublished_end
 
 from . import job_schema, jobs
 from .abandoned_turns import LeftTurns, SharedFollowUps
@@ -231,7 +231,7 @@ class RefusedTurns:
                 await asyncio.sleep(_REFUSED_AGAIN_S)
             else:
                 for turn in refused:
-                    self._on_end(untold_end(turn.session_id, turn.turn_id, turn.root_id, refusal_of(turn.result)))
+                    self._on_end(unpublished_end(turn.session_id, turn.turn_id, turn.root_id, refusal_of(turn.result)))
             with suppress(TimeoutError):
                 async with asyncio.timeout(_BEAT_S):
                     await self._wake.wait()

@@ -300,7 +300,7 @@ class TurnRows:
         order = "ORDER BY state, priority DESC, job_id"  # running comes before waiting
         return await self._select(f"{_OF_SESSION} {order}", session_id=session_id)
 
-    async def left_in(self, session_id: str) -> list[TurnRow]:
+    async def turns_in(self, session_id: str) -> list[TurnRow]:
         """Return the turns of a session that members had who are gone, in their order."""
         return await self._select(f"{_OF_SESSION} AND NOT EXISTS {_MEMBER} ORDER BY job_id", session_id=session_id)
 

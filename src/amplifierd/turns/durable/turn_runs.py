@@ -28,7 +28,7 @@ from amplifierd.session_store.protocol import SessionStore
 from amplifierd.session_store.record import SessionRecord
 from amplifierd.sessions.prompt_queue import deadline_passed
 from amplifierd.sessions.uncounted_usage import TURN_DONE
-from amplifierd.workers.recovery import UNKNOWN, stored_outcome, untold_end
+from amplifierd.workers.recovery import UNKNOWN, stored_outcome, unpublished_end
 
 from .turn_rows import TurnRow, TurnRows, error_text, refusal_text, request_of, result_of, result_text
 
@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 FindMember = Callable[[SessionRecord], Awaitable[str]]
 """Returns the member that is to run the turns of a session; raises if none can."""
 
-Begun = Literal["no", "untold", "ended"]
+Begun = Literal["no", "unpublished", "ended"]
 """Whether a turn had begun: not at all, without that its end is told, or with an end that is known."""
 
 LOOK_S = 10.0
@@ -224,7 +224,7 @@ class TurnRuns:
     async def _find_out(self, row: TurnRow) -> None:
         """Run a turn that no member runs, unless it had begun; how one ended is told when its session is opened."""
         begun = await self.end_begun(row)
-        if begun == "untold":
+        if begun == "unpublished":
             try:
                 await self._live.load(row.session_id)
             except (AmplifierError, OSError) as error:
@@ -239,7 +239,7 @@ class TurnRuns:
     async def end_begun(self, row: TurnRow, *, by: str | None = None, is_over: bool = False) -> Begun:
         """End a turn that was broken off as its session tells it, if it had begun.
 
-        While its end is untold, another member may be about to tell it; `is_over` says that none is.
+        While its end is unpublished, another member may be about to tell it; `is_over` says that none is.
         """
         messages = await self._store.read_messages(row.session_id)
         own = [message for message in messages if message.get("correlation_id") == row.turn_id]
@@ -248,7 +248,7 @@ class TurnRuns:
         events = await named_events(self._store.read_event_page, row.session_id, (TURN_DONE,))
         is_told = any(one.get("correlation_id") == row.turn_id for one in events)
         if not is_told and not is_over:
-            return "untold"
+            return "unpublished"
         outcome = stored_outcome(row.session_id, row.turn_id, int(own[0].get("turn") or 0), events)
         await self.end(row, result_text(outcome), by=by)
         return "ended"
@@ -271,7 +271,7 @@ class TurnRuns:
             root_id = (await self._store.read(row.session_id)).root_id
         except (SessionNotFoundError, StoreUnavailableError):
             root_id = row.session_id
-        self._on_event(untold_end(row.session_id, row.turn_id, root_id, error))
+        self._on_event(unpublished_end(row.session_id, row.turn_id, root_id, error))
         self._asked.settle(row.turn_id, result)
         return True
 

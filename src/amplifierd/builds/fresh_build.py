@@ -19,7 +19,7 @@ from amplifierd.paths import Paths
 
 from .build import Build
 from .build_parts import remembered
-from .fingerprints import fingerprints_file, is_left_behind, look
+from .fingerprints import fingerprints_file, is_leftover, look
 from .installed_modules import InstalledModules, installed_modules
 from .profile_catalogue import ProfileCatalogue, Roots
 from .resources import MACHINE, Wanted
@@ -40,7 +40,7 @@ class _NotSeenError(Exception):
 
 
 @dataclass(frozen=True)
-class Sighting:
+class FreshBuild:
     """A fresh build, and what every file and directory was like that says so; one that was not there has None."""
 
     build: Build
@@ -70,7 +70,7 @@ def now_ns() -> int:
     return time.time_ns()
 
 
-def sight(
+def fresh_build(
     paths: Paths,
     catalogue: ProfileCatalogue,
     merged: MergedProfile,
@@ -78,8 +78,8 @@ def sight(
     inspection: Inspection,
     build: Build,
     began_ns: int,
-) -> Sighting | None:
-    """Return a sighting of a build that a look found to be fresh, None when the next look has to be as thorough.
+) -> FreshBuild | None:
+    """Return a build that a look found to be fresh with its files, None when the next look has to be as thorough.
 
     That is so when something was touched just before the look or since it began: a further change could leave the same
     times behind. And when a source was not found: it may come back.
@@ -97,7 +97,7 @@ def sight(
         return None
     chain = (merged.profile_id, *(each.profile_id for each in merged.ancestors))
     host = _host(paths.cache) if build.lock.pins("host") else None
-    return Sighting(build, chain, files, installed, host, paths.cache, status)
+    return FreshBuild(build, chain, files, installed, host, paths.cache, status)
 
 
 def _texts(paths: Paths, catalogue: ProfileCatalogue, merged: MergedProfile) -> Iterator[str]:
@@ -150,7 +150,7 @@ def _tree(path: str) -> Iterator[str]:
     if Path(path).is_dir():
         with os.scandir(path) as found:
             for child in found:
-                if is_left_behind(child.name):
+                if is_leftover(child.name):
                     continue
                 if child.is_symlink():
                     raise _NotSeenError

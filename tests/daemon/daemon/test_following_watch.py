@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from amplifierd.cluster.destination import Destination
-from amplifierd.cluster.session_locations import Whereabouts
+from amplifierd.cluster.session_locations import SessionLocations
 from amplifierd.daemon.published_event import PublishedEvent, daemon_event, stored_event
-from amplifierd.daemon.session_streams import StitchedWatch
+from amplifierd.daemon.session_streams import FollowingWatch
 from amplifierd.exceptions import MemberError, MemberUntrustedError, TooManySubscribersError
 from amplifierd.session_store.cursor import Cursor
 from amplifierd.session_store.record import TreePlace
@@ -29,7 +29,7 @@ class Tree:
         self.place = TreePlace(1, OWN, None, True)
         self.events: list[PublishedEvent] = []
         self.ends: list[PublishedEvent] = []
-        self.whereabouts = Whereabouts(self._find)
+        self.locations = SessionLocations(self._find)
         self._changed = asyncio.Event()
         self._cuts = 0
 
@@ -51,7 +51,7 @@ class Tree:
     def move(self, member_id: str | None) -> None:
         """Let another member hold it, or nobody."""
         self.place = TreePlace(self.place.epoch + 1, member_id, f"http://{member_id}", member_id is not None)
-        self.whereabouts.wake()
+        self.locations.wake()
 
     def cut(self) -> None:
         """Break the connections to other members."""
@@ -83,7 +83,7 @@ class Tree:
             else:
                 await waiting
 
-    def watch(self, *, may_come_back: bool = True) -> StitchedWatch:
+    def watch(self, *, may_come_back: bool = True) -> FollowingWatch:
         @asynccontextmanager
         async def open_there(to: Destination, after: Cursor | None) -> AsyncIterator[AsyncIterator[Any]]:
             if to.member_id == "joined_anew":
@@ -97,7 +97,7 @@ class Tree:
                 raise TooManySubscribersError("the daemon is about to end")
             return _Here(self.told(after))
 
-        return StitchedWatch(self.whereabouts, lambda: OWN, SESSION, SESSION, open_here, open_there)
+        return FollowingWatch(self.locations, lambda: OWN, SESSION, SESSION, open_here, open_there)
 
 
 class _Here:
@@ -123,7 +123,7 @@ async def test_every_event_is_seen_once_wherever_the_session_goes(seed: int) -> 
         async for batch in watch.batches(KEEPALIVE_S):
             seen.extend(event.cursor.seq if event.cursor else event.envelope()["data"]["sequence"] for event in batch)
 
-    looking, reading = asyncio.create_task(tree.whereabouts.run()), asyncio.create_task(read())
+    looking, reading = asyncio.create_task(tree.locations.run()), asyncio.create_task(read())
     await asyncio.sleep(0)
     for _ in range(12):
         match chance.choice(("move", "move", "cut")):
@@ -145,7 +145,7 @@ async def test_the_end_of_a_turn_that_every_member_tells_is_seen_once() -> None:
     tree = Tree()
     watch = tree.watch()
     await watch.begin()
-    looking, seen = asyncio.create_task(tree.whereabouts.run()), list[tuple[str, str]]()
+    looking, seen = asyncio.create_task(tree.locations.run()), list[tuple[str, str]]()
 
     async def read() -> None:
         async for batch in watch.batches(KEEPALIVE_S):
@@ -198,9 +198,9 @@ async def test_a_daemon_that_takes_no_more_watchers_ends_a_stream_that_comes_bac
     assert names == ["stream:connected"]
 
 
-async def _moving(tree: Tree, watch: StitchedWatch) -> AsyncIterator[Any]:
+async def _moving(tree: Tree, watch: FollowingWatch) -> AsyncIterator[Any]:
     """Yield what is shown of a session that goes to another member, and comes back when it has been seen there."""
-    looking = asyncio.create_task(tree.whereabouts.run())
+    looking = asyncio.create_task(tree.locations.run())
     async for batch in watch.batches(KEEPALIVE_S):
         yield batch
         tree.move("member_b")
@@ -219,6 +219,6 @@ async def test_it_ends_with_this_daemon_also_while_another_one_holds_the_session
 
     coming = asyncio.ensure_future(anext(batches, None))
     await asyncio.sleep(0)
-    tree.whereabouts.close()
+    tree.locations.close()
 
     assert await asyncio.wait_for(coming, 10) is None

@@ -28,7 +28,7 @@ from .lock import ProfileLock, platform_name, python_version
 from .resources import ResourceLocator
 
 if TYPE_CHECKING:
-    from .depot import BuildDepot, PublishedBuild
+    from .remote_builds import PublishedBuild, RemoteBuilds
 
 logger = logging.getLogger(__name__)
 
@@ -36,45 +36,45 @@ UNAVAILABLE = "build-unavailable"
 """The code of a build that this machine lacks, and cannot get."""
 
 
-class BuildSupply:
+class BuildSharing:
     """The builds that come to a home and leave it; without `builds.url` none does."""
 
-    def __init__(self, workshop: Workshop, settings: Settings, progress: Progress | None) -> None:
-        self._workshop, self._progress = workshop, progress
+    def __init__(self, context: CompileContext, settings: Settings, progress: Progress | None) -> None:
+        self._context, self._progress = context, progress
         self._url, most_bytes = settings.builds.url, settings.builds.max_bytes
-        self._depot: BuildDepot | None = None
+        self._remote: RemoteBuilds | None = None
         if self._url is not None:
             from amplifier_foundation.sources.remote_directory import RemoteDirectory  # most homes name no place
 
-            from .depot import BuildDepot
+            from .remote_builds import RemoteBuilds
 
             place = RemoteDirectory(self._url, offline=settings.offline, most_bytes=most_bytes)
-            self._depot = BuildDepot(place, most_bytes)
+            self._remote = RemoteBuilds(place, most_bytes)
         self._offered: set[str] = set()
 
     @property
     def is_open(self) -> bool:
         """Whether builds come from elsewhere at all."""
-        return self._depot is not None
+        return self._remote is not None
 
     @property
-    def depot(self) -> BuildDepot:
+    def remote(self) -> RemoteBuilds:
         """The place.
 
         Raises:
             ProfileCompilationError: the settings name none.
         """
-        if self._depot is None:
+        if self._remote is None:
             raise ProfileCompilationError(
                 "no place to publish builds is set",
                 code=UNAVAILABLE,
                 hint="name one with the setting builds.url, for example s3://bucket/builds or file:///mnt/builds",
             )
-        return self._depot
+        return self._remote
 
     async def offer(self, build: Build) -> None:
         """Publish a build if it is not known to lie there, once in this process; a failure is logged."""
-        if self._depot is None or self._depot.is_read_only or build.build_id in self._offered:
+        if self._remote is None or self._remote.is_read_only or build.build_id in self._offered:
             return
         self._offered.add(build.build_id)
         try:
@@ -95,14 +95,14 @@ class BuildSupply:
             if kept := await asyncio.to_thread(lambda: find_literal_secrets(build.plan())):
                 told = "profile %s has secrets that only this home knows: %s; write ${VARIABLE} in their place"
                 logger.warning(told, build.profile_id, ", ".join(kept))
-            known = await self.depot.add(build)
-            logger.info("build %s of profile %s is published at %s", build.build_id, build.profile_id, self._depot)
+            known = await self.remote.add(build)
+            logger.info("build %s of profile %s is published at %s", build.build_id, build.profile_id, self._remote)
         await asyncio.to_thread(self._mark, build)
         return known
 
     async def _find_usable(self, build: Build) -> PublishedBuild | None:
         try:
-            return await self.depot.find(build.profile_id, build.build_id)
+            return await self.remote.find(build.profile_id, build.build_id)
         except RefResolutionError as error:
             if error.reason != "integrity":
                 raise
@@ -115,9 +115,9 @@ class BuildSupply:
             RefResolutionError: the place cannot be read.
             ProfileCompilationError: it was made from sources that the settings do not allow.
         """
-        published = await self.depot.find(profile_id, build_id)
+        published = await self.remote.find(profile_id, build_id)
         if published is not None:
-            self._workshop.locator.check_locked(published.lock)
+            self._context.locator.check_locked(published.lock)
         return published
 
     async def fetch(self, published: PublishedBuild, *, replace: bool = False) -> Build:
@@ -129,17 +129,17 @@ class BuildSupply:
             RefResolutionError: it cannot be fetched, or is not what it should be; nothing was changed.
             ProfileCompilationError: it was made for another kind of machine.
         """
-        profile_id, paths = published.profile_id, self._workshop.paths
+        profile_id, paths = published.profile_id, self._context.paths
         _check_machine(published.lock)
-        self._tell(profile_id, f"fetching build {published.build_id[:12]} from {self._depot}")
+        self._tell(profile_id, f"fetching build {published.build_id[:12]} from {self._remote}")
         work = await in_thread(lambda stop: publication.make_staging(paths, profile_id))
         put = publication.publish if replace else publication.place
         try:
-            directory = await self.depot.fetch(published, work)
+            directory = await self.remote.fetch(published, work)
             placed = await in_thread(lambda stop: put(paths, profile_id, directory, published.build_id))
         finally:
             await run_to_end(asyncio.to_thread(remove, work))
-        logger.info("build %s of profile %s was fetched from %s", published.build_id, profile_id, self._depot)
+        logger.info("build %s of profile %s was fetched from %s", published.build_id, profile_id, self._remote)
         build = Build.of(profile_id, placed, published.lock)
         await asyncio.to_thread(self._mark, build)
         return build
@@ -150,7 +150,7 @@ class BuildSupply:
     def _marker(self, build: Build) -> Path:
         """Return the file whose existence says that a build lies at the place."""
         place, profile_id = hashlib.sha256(str(self._url).encode()).hexdigest()[:16], build.profile_id
-        marked = self._workshop.paths.cache / "published" / place
+        marked = self._context.paths.cache / "published" / place
         return marked / profile_id.collection / profile_id.name / build.build_id
 
     def _mark(self, build: Build) -> None:
@@ -172,7 +172,7 @@ def _check_machine(lock: ProfileLock) -> None:
 
 
 @dataclass(frozen=True)
-class Workshop:
+class CompileContext:
     """What every compile of a home works with; `in_use` says whether a profile is in use, `keep` stores a secret."""
 
     paths: Paths

@@ -61,7 +61,7 @@ class PublishedBuild:
         }
 
 
-class BuildDepot:
+class RemoteBuilds:
     """The builds at one address; `most_bytes` is the size of the largest that is fetched."""
 
     def __init__(self, place: RemoteDirectory, most_bytes: int) -> None:

@@ -20,7 +20,7 @@ def is_completion(record: SessionRecord) -> bool:
     return TAG in record.tags and MARK.items() <= record.metadata.items()
 
 
-async def remove_left_completions(sessions: Sessions) -> None:
+async def remove_stale_completions(sessions: Sessions) -> None:
     """Remove them for good, as the end of their requests would have done.
 
     Those in a shared store may be at work in another daemon; the one that takes such a session over removes it.

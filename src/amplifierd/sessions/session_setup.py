@@ -34,7 +34,7 @@ Resolvers = Callable[..., DaemonModuleSourceResolver]
 
 
 @dataclass(frozen=True)
-class Equipment:
+class SessionSetup:
     """Where a session's modules come from, and what it is told at its beginning.
 
     `instruction` is the text of a profile or of a profile's agent. A bundle has its own way: `bundle` is the one whose
@@ -64,8 +64,8 @@ class Equipment:
         changed = [{"code": "build-changed", "message": self.warning}] if self.warning else []
         return [*changed, *({"code": REPLACED, "message": text} for text in self.replaced)]
 
-    def for_agent(self, agent_name: str, instruction: str) -> Equipment:
-        """Return the equipment of a session that works as an agent."""
+    def for_agent(self, agent_name: str, instruction: str) -> SessionSetup:
+        """Return the setup of a session that works as an agent."""
         own = {"agent": agent_name}
         place_of = self.place_of
         if isinstance(place_of, OfBuild | OfBundle):
@@ -77,7 +77,7 @@ class Equipment:
         bundle = agent_bundle(self.bundle, agent_name, instruction)
         return replace(self, bundle=bundle, source=own, warning=None, place_of=place_of)
 
-    async def furnish(self, session: AmplifierSession, working_dir: Path) -> SystemPrompt | None:
+    async def give_prompt(self, session: AmplifierSession, working_dir: Path) -> SystemPrompt | None:
         """Give a bundle's session its system prompt; a profile's instruction is a message."""
         if self.prepared is None or self.bundle is None:
             return None
@@ -93,8 +93,8 @@ class Equipment:
         return prompt
 
 
-class Outfitter:
-    """Finds the equipment of stored sessions, in one home."""
+class SetupFinder:
+    """Finds the setup of stored sessions, in one home."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class Outfitter:
         self._prepared: dict[str, tuple[PreparedBundle, tuple[str, ...]]] = {}
         self._builds: WeakValueDictionary[Path, Build] = WeakValueDictionary()
 
-    async def of_record(self, record: SessionRecord) -> Equipment:
+    async def of_record(self, record: SessionRecord) -> SessionSetup:
         """Return what a stored session runs with."""
         if record.profile_name is not None:
             return await self.of_profile(record.profile_name, Path(record.working_dir), record.build_id)
@@ -137,8 +137,8 @@ class Outfitter:
                 hint=f"if you trust the bundle, add it: amplifier bundle add {shown(reference)}",
             )
 
-    async def of_profile(self, profile: str, working_dir: Path, build_id: str | None = None) -> Equipment:
-        """Return the equipment of a profile, with that very build where it still exists.
+    async def of_profile(self, profile: str, working_dir: Path, build_id: str | None = None) -> SessionSetup:
+        """Return the setup of a profile, with that very build where it still exists.
 
         Raises:
             ProfileCompilationError: `builds.url` is set, and the build cannot be had; or the build was changed.
@@ -155,7 +155,7 @@ class Outfitter:
         published = self._profiles.find_build(profile_id)
         build = self._shared(build)
         newer = published.build_id if published is not None and published.build_id != build.build_id else None
-        return Equipment(
+        return SessionSetup(
             resolver=self._resolvers(pins={str(profile_id): build.path}),
             places=self._places(working_dir, build.path / "contexts"),
             import_path=build.import_path,
@@ -176,15 +176,15 @@ class Outfitter:
             known = self._builds[build.path] = build
         return known
 
-    async def of_bundle(self, reference: str, working_dir: Path) -> Equipment:
-        """Return the equipment of a bundle, loaded and prepared."""
+    async def of_bundle(self, reference: str, working_dir: Path) -> SessionSetup:
+        """Return the setup of a bundle, loaded and prepared."""
         if reference not in self._prepared:
             bundle = await self._bundles().load(reference)
             told = self._use_installed(bundle)
             prepared = await bundle.prepare(cache_dir=self._paths.cache, offline=self._offline)
             self._prepared[reference] = prepared, told
         prepared, told = self._prepared[reference]
-        return Equipment(
+        return SessionSetup(
             resolver=prepared.resolver,
             places=self._places(working_dir, None),
             import_path=lambda: _Held(prepared),
@@ -203,10 +203,10 @@ class Outfitter:
                 setattr(bundle, section, value)
         return tuple(f"{issue.code}: {issue.message}" for issue in told)
 
-    async def of_plan(self, working_dir: Path, *, is_requested: bool) -> Equipment:
-        """Return the equipment of a plan that stands for itself; one that somebody else wrote is a request."""
+    async def of_plan(self, working_dir: Path, *, is_requested: bool) -> SessionSetup:
+        """Return the setup of a plan that stands for itself; one that somebody else wrote is a request."""
         place_of = requested_place if is_requested else own_place
-        return Equipment(resolver=self._resolvers(), places=self._places(working_dir, None), place_of=place_of)
+        return SessionSetup(resolver=self._resolvers(), places=self._places(working_dir, None), place_of=place_of)
 
     def _places(self, working_dir: Path, contexts_dir: Path | None) -> MentionPlaces:
         nowhere = self._paths.profiles / ".none"
