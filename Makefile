@@ -98,7 +98,7 @@ pages: install ## Regenerate the generated pages and the terminal recording of t
 	@$(VENV)/bin/python scripts/record_terminal.py
 
 pictures: install ## Take the screenshots for the documentation, in a real browser
-	@$(VENV)/bin/python -m tests.page.pictures
+	@PYTHONPATH=tests/stand_ins:tests/cli:tests/daemon/http $(VENV)/bin/python -m tests.page.pictures
 
 bench: install peer durable-peer ## Run every benchmark, side by side with the reference kernel and other agents
 	@status=0; for script in $(BENCHMARKS); do \

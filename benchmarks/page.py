@@ -17,7 +17,7 @@ from pathlib import Path
 
 from _harness import REPOSITORY, Figure, MeasurementFailed, Report, Row, Target, in_turn
 
-sys.path.append(str(REPOSITORY))
+sys.path += [str(REPOSITORY), *(str(REPOSITORY / "tests" / folder) for folder in ("stand_ins", "cli", "daemon/http"))]
 
 from playwright.sync_api import Browser, Page
 

@@ -12,12 +12,9 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
-
-sys.path.append(str(Path(__file__).parent / "stand_ins"))
-
 import warm_python
 from forked_run import ForkedRun
+from hypothesis import settings
 
 settings.register_profile("suite", derandomize=True, deadline=None, max_examples=30)
 settings.register_profile("fuzz", deadline=None, max_examples=500)  # make fuzz

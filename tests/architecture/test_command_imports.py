@@ -7,13 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from stored_sessions import message, new_session
 
 from amplifierd.paths import Paths
 from amplifierd.session_store.file_store import FileStore
 from amplifierd.session_store.hold import Holder
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-from stored_sessions import message, new_session
 
 PROBE = """
 import json, sys

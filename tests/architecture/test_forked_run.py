@@ -5,11 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-
 import plain_pytest
+import pytest
 
 CONFTEST = f"""
 import sys

@@ -1,12 +1,9 @@
 """The differences that `make compat` expects from the reference kernel are named after tests that exist."""
 
 import ast
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "compat"))
 from known_differences import DIFFERENCES
 
 SUITES = Path(__file__).parents[1] / "core"

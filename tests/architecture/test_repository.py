@@ -115,6 +115,16 @@ def test_everything_the_project_needs_is_pinned() -> None:
     assert {name for name, _ in needed} - pins("constraints.txt").keys() == set()
 
 
+def test_helpers_of_tests_are_found_through_the_configuration_of_pytest() -> None:
+    """`pythonpath` names their folders, and no test adds to the path where it lies itself."""
+    folders = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]["pythonpath"]
+    adding = re.compile(r"^ *sys\.path[^\n{]*__file__", re.MULTILINE)
+    tests = [*(ROOT / "tests").rglob("test_*.py"), *(ROOT / "tests").rglob("conftest.py")]
+
+    assert [name for name in folders if not (ROOT / name).is_dir()] == []
+    assert [str(test.relative_to(ROOT)) for test in tests if adding.search(test.read_text(encoding="utf-8"))] == []
+
+
 def test_no_file_speaks_of_a_registry_or_of_a_machine() -> None:
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listing = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)

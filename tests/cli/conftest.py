@@ -13,9 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "stand_ins")]
-
 import warm_python
 from daemon_home import served_home
 from terminal import in_terminal, in_warm_terminal

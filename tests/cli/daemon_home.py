@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-
 import warm_python
 
 from amplifierd.control import background

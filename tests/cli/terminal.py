@@ -8,7 +8,6 @@ import pty
 import re
 import signal
 import struct
-import sys
 import termios
 import time
 from collections.abc import Mapping, Sequence
@@ -16,10 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pexpect
-from pexpect.fdpexpect import fdspawn
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
 import warm_python
+from pexpect.fdpexpect import fdspawn
 
 _CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r|\x07")
 _PATIENCE_S = 45

@@ -5,14 +5,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from plans import call, plan_file
+from terminal import Terminal
 
 from amplifier_cli.approval_prompt import TerminalApprover, pages_of
 from amplifier_kit.concerns import Scope
 from amplifier_system.visible import visible_exactly
 from amplifierd.sessions.approval import Approval, ApprovalDecision
-
-from .plans import call, plan_file
-from .terminal import Terminal
 
 
 class Person:

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "security")]
-
 from border_corpus import LINES, LONE, SAMPLES, hidden
 from plans import call, plan_file
 from terminal import CTRL_C, CTRL_D, Terminal

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import io
-import sys
-from pathlib import Path
 
 import pyte
+from border_corpus import SAMPLES
 from hypothesis import given
 from hypothesis import strategies as st
-
-sys.path.append(str(Path(__file__).parents[1] / "security"))
-
-from border_corpus import SAMPLES
 
 from amplifier_cli.terminal_page import TerminalPage
 from amplifier_system.visible import visible, visible_exactly

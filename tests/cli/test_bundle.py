@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from tests.stand_ins.git_repository import Repository, use_plain_git, write_files
+from git_repository import Repository, use_plain_git, write_files
 
 Say = Callable[..., Any]
 

@@ -7,7 +7,6 @@ and what an author wrote into a profile, in that very file.
 import json
 import re
 import stat
-import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,9 +15,6 @@ from typing import Any
 import keyring
 import pytest
 import yaml
-
-sys.path.extend([str(Path(__file__).parent), str(Path(__file__).parents[1] / "stand_ins")])
-
 from file_keyring import Keyring as FileKeyring
 from plans import call
 from terminal import CTRL_D, Terminal

@@ -4,16 +4,11 @@ import json
 import os
 import shlex
 import signal
-import sys
 import termios
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.append(str(Path(__file__).parent))
-
 from plans import call, plan_file
 from terminal import ALT_ENTER, CTRL_C, CTRL_D, CTRL_X_CTRL_E, CTRL_Z, ENTER, Terminal, in_terminal
 

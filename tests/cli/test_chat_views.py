@@ -2,14 +2,10 @@
 
 import base64
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.append(str(Path(__file__).parent))
-
 from plans import call, plan_file
 from terminal import ALT_ENTER, CTRL_C, CTRL_D, Terminal
 

@@ -4,15 +4,11 @@ import json
 import os
 import re
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
-
-sys.path.append(str(Path(__file__).parent))
-
 from daemon_home import served_home
 from plans import call, plan_file
 from terminal import CTRL_C, Terminal

@@ -2,16 +2,12 @@
 
 import os
 import signal
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.append(str(Path(__file__).parent))
-
 from daemon_home import served_home
 from git_repository import Repository, use_plain_git
 from muted_daemon import way_to_daemon

@@ -11,9 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "stand_ins")]
-
 import warm_python
 from anthropic_server import MESSAGES, AnthropicServer, failure
 from first_hour import MISTAKES, Mistake

@@ -1,9 +1,6 @@
 """The command is killed in the middle of its turns, and the session goes on: `make soak` does it a hundred times."""
 
-import sys
 from pathlib import Path
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
 
 from command_soak import soak
 from warm_python import Keeper

@@ -7,9 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.append(str(Path(__file__).parent))
-
 from terminal import Terminal
 
 from amplifier_cli.open_home import ProgressLine

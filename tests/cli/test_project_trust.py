@@ -1,15 +1,11 @@
 """The settings of a project count after one question, and never without it."""
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.append(str(Path(__file__).parent))
-
 from terminal import Terminal
 
 Say = Callable[..., Any]

@@ -1,16 +1,12 @@
 """`amplifier provider`: keys that nobody sees, and whether a provider answers."""
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import keyring
 import pytest
-
-sys.path.extend([str(Path(__file__).parent), str(Path(__file__).parents[1] / "stand_ins")])
-
 from file_keyring import Keyring as FileKeyring
 from terminal import Terminal
 

@@ -1,15 +1,11 @@
 """Another provider on resume: it is told, the history goes along, and whatever becomes of it, the session goes on."""
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "stand_ins")]
-
 from anthropic_server import MESSAGES, AnthropicServer, reply, text, thinking, tool_use
 from openai_server import KEY, RESPONSES, OpenAIServer, failed
 from warm_python import Keeper

@@ -5,19 +5,14 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-import sys
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import pyte
 import pytest
+from border_corpus import SAMPLES, hidden
 from hypothesis import given
 from hypothesis import strategies as st
-
-sys.path.append(str(Path(__file__).parents[1] / "security"))
-
-from border_corpus import SAMPLES, hidden
 
 from amplifier_cli.approval_prompt import TerminalApprover
 from amplifier_cli.terminal_page import TerminalPage

@@ -5,15 +5,11 @@ import base64
 import json
 import os
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.append(str(Path(__file__).parent))
-
 from plans import call, plan_file
 
 import amplifierd

@@ -2,21 +2,17 @@
 
 import asyncio
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from plans import call, plan_file
 
 from amplifierd.exceptions import HoldLostError
 from amplifierd.paths import Paths
 from amplifierd.session_store.file_store import FileStore
 from amplifierd.session_store.hold import Holder
-
-sys.path.append(str(Path(__file__).parent))
-
-from plans import call, plan_file
 
 Say = Callable[..., Any]
 

@@ -4,16 +4,12 @@ import http.server
 import json
 import os
 import shlex
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.append(str(Path(__file__).parent))
-
 from plans import call, plan_file
 from terminal import CTRL_C, Terminal
 

@@ -1,15 +1,10 @@
 """`amplifier tool`: the tools of an agent, and calls by hand."""
 
 import json
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.append(str(Path(__file__).parent))
-
 from plans import plan_file
 
 Say = Callable[..., Any]

@@ -1,14 +1,10 @@
 """In `/`, in a home directory or above it, and in our own home: nobody works there unattended, a person is asked."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.append(str(Path(__file__).parent))
-
 from plans import call, plan_file
 from terminal import CTRL_D, Terminal
 

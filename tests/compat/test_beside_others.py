@@ -19,13 +19,11 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+from package_index import write_wheel
 from packaging.utils import canonicalize_name
+from shared_packages import link, needed_by, write_wheel_of
 
 from amplifier_core._version import ECOSYSTEM_VERSION
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-from package_index import write_wheel
-from shared_packages import link, needed_by, write_wheel_of
 
 ROOT = Path(__file__).parents[2]
 OURS = {"amplifier", "amplifier-core", "amplifier-foundation"}

@@ -6,15 +6,11 @@ needed.
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-
-sys.path.append(str(Path(__file__).parent))
-
 from known_differences import DIFFERENCES
 
 ROOT = Path(__file__).parents[2]

@@ -1,20 +1,16 @@
 """What a hook's answer does to the session: messages injected into the context."""
 
 import logging
-import sys
 from datetime import UTC, datetime
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from injections import Context, budget_warnings, injecting
 
 from amplifier_core.coordinator import ModuleCoordinator
 from amplifier_core.models import ContextInjection, HookResult
 from amplifier_core.testing import MockCoordinator
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-from injections import Context, budget_warnings, injecting
 
 
 @pytest.fixture

@@ -1,18 +1,14 @@
 """How much hooks may inject: the size of one injection, and the tokens of a turn."""
 
 import logging
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from injections import Context, Display, budget_warnings, injecting
 
 from amplifier_core.coordinator import ModuleCoordinator
 from amplifier_core.models import HookResult
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-from injections import Context, Display, budget_warnings, injecting
 
 
 @pytest.fixture

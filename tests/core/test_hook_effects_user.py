@@ -2,20 +2,16 @@
 
 import asyncio
 import logging
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from injections import Context, Display, injecting
 
 from amplifier_core.approval import ApprovalTimeoutError
 from amplifier_core.coordinator import ModuleCoordinator
 from amplifier_core.models import HookResult
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-from injections import Context, Display, injecting
 
 
 class Approvals:

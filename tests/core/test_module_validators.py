@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from validated_modules import SOURCES, TOOL, write_module
 
 from amplifier_core import packages, validation
 from amplifier_core.testing import wait_for
@@ -20,9 +21,6 @@ from amplifier_core.validation import (
     ValidationResult,
 )
 from amplifier_core.validation.base import import_module_from_path
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-from validated_modules import SOURCES, TOOL, write_module
 
 VALIDATORS = {
     "provider": ProviderValidator,

@@ -4,12 +4,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from validated_modules import SOURCES, TOOL, write_module
 
 from amplifier_core.validation import HookValidator, ProviderValidator, ToolValidator
 from amplifier_core.validation.base import validate_module
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-from validated_modules import SOURCES, TOOL, write_module
 
 
 @pytest.fixture

@@ -6,15 +6,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import plain_pytest
 import pytest
 
 import amplifier_core
 from amplifier_core.validation import behavioral, structural
 from amplifier_core.validation.base import check_on_session_ready
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-
-import plain_pytest
 
 pytest_plugins = ["pytester"]
 

@@ -7,9 +7,6 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-
 import warm_python
 
 from amplifier_core import ContextManager, ModuleCoordinator, ProviderInfo

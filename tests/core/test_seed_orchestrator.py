@@ -1,14 +1,10 @@
 """The snippets of the published orchestrator contract work as they are written there."""
 
 import sys
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-
 import warm_python
 
 from amplifier_core import (

@@ -1,13 +1,8 @@
 """Daemons in this process fork their workers from one template."""
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-
 from shared_template import SharedTemplate, end_shared_templates
 
 from amplifierd.workers.worker_start import Template

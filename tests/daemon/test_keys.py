@@ -1,7 +1,6 @@
 """Keys of providers: in the keyring where it works, else in a file for the owner alone; shown nowhere."""
 
 import stat
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,13 +9,11 @@ from typing import Any
 import keyring
 import pytest
 from keyring.backends import fail
+from memory_keyring import MemoryKeyring
 
 from amplifierd.exceptions import SettingsError
 from amplifierd.keys import Keyring, Keys
 from amplifierd.paths import Paths
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-from memory_keyring import MemoryKeyring
 
 KEY = "sk-ant-0123456789abcdef"
 

@@ -8,14 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import warm_python
+from git_repository import Repository, use_plain_git
 
 import amplifierd
 from amplifier_core import AmplifierSession
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-
-import warm_python
-from git_repository import Repository, use_plain_git
 
 LOOP = """
 class Loop:

@@ -31,11 +31,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-
 import plain_pytest
+import pytest
 import warm_python
 
 ROOT = Path(__file__).parents[2]

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,9 +18,6 @@ from typing import Any
 
 import httpx2
 import psycopg
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-
 import warm_python
 from daemon_process import DaemonProcess
 

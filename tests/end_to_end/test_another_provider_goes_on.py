@@ -5,16 +5,12 @@ The vendors' stand-ins refuse what the vendors refuse, so a block that the other
 
 import json
 import ssl
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-
 from anthropic_server import MESSAGES, AnthropicServer, redacted, reply, text, thinking, tool_use
 from openai_server import OpenAIServer, Said
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -12,9 +11,6 @@ from pathlib import Path
 
 import httpx2
 import pytest
-
-sys.path.append(str(Path(__file__).parent))
-
 from cluster_members import WAITS, Member, Members, impostor, until, watching
 
 from amplifierd.cluster.channel import Greeting

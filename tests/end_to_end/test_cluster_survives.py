@@ -1,9 +1,6 @@
 """One round of what `make soak` does to a cluster a hundred times: machines and databases fail while sessions work."""
 
-import sys
 from pathlib import Path
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
 
 from cluster_gate import SCENES, Gate, play
 from cluster_place import ClusterPlace

@@ -11,9 +11,6 @@ from pathlib import Path
 
 import psycopg
 import pytest
-
-sys.path.append(str(Path(__file__).parent))
-
 from cluster_members import Member, Members, until, watching
 
 from amplifier_core import __version__

@@ -1,16 +1,12 @@
 """Commands of the shipped profile for coding: what its rules let pass changes nothing, what a person approved does."""
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-
 from sandboxes import fingerprint, needs_sandbox, place_outside_tmp
 
 from amplifier_core import AmplifierSession, ChatResponse, TextBlock, ToolCall

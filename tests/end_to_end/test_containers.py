@@ -14,12 +14,10 @@ from typing import Any
 
 import httpx2
 import pytest
+from real_server import plan
 
 from amplifierd.daemon.run_file import find_running
 from amplifierd.paths import Paths
-
-sys.path.append(str(Path(__file__).parents[1] / "daemon/http"))
-from real_server import plan
 
 PATIENCE_S = 120.0
 CONTAINER = ["unshare", "--user", "--map-root-user", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]

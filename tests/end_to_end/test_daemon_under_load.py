@@ -1,9 +1,6 @@
 """A tenth of what `make soak` does to a daemon: many sessions at once, then `kill -9` and a start. No time counts."""
 
-import sys
 from pathlib import Path
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
 
 import warm_python
 from daemon_load import SETTINGS

@@ -1,12 +1,9 @@
 """The example that goes from a profile to an answer: three phases, real tools, and nothing left behind."""
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
 from offline_example import run_offline
 
 ROOT = Path(__file__).parents[2]

@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pexpect
 import pytest
-
-from amplifier_cli.command_group import COMMANDS
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
 import warm_python
 from offline_example import offline_environment, run_offline
+
+from amplifier_cli.command_group import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "examples/first_run.py"

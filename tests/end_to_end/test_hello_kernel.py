@@ -5,9 +5,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-
 import warm_python
 from offline_example import run_offline
 

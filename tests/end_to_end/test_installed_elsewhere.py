@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from package_index import write_wheel
+from shared_packages import link, needed_by
 
 from amplifier_core import __version__
 from amplifier_core._version import ECOSYSTEM_VERSION
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-from package_index import write_wheel
-from shared_packages import link, needed_by
 
 ROOT = Path(__file__).parents[2]
 

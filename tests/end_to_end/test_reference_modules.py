@@ -11,9 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-
 import warm_python
 
 SECRET = "sk-ant-" + "a1B2c3D4e5F6g7H8i9J0k1L2"

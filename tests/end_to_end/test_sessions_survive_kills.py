@@ -3,8 +3,6 @@
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-
 import warm_python
 from sandboxes import needs_sandbox
 

@@ -5,16 +5,12 @@ Every test reads the request that arrived at the vendor's stand-in.
 
 import json
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-
 from anthropic_server import AnthropicServer
 from openai_server import OpenAIServer
 

@@ -7,15 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from anthropic_server import AnthropicServer, reply, text, thinking, tool_use
+from openai_server import OpenAIServer, Said
 
 for _folder in sorted((Path(__file__).parents[2] / "modules").iterdir()):
     if _folder.is_dir() and find_spec(f"amplifier_module_{_folder.name.replace('-', '_')}") is None:
         sys.path.append(str(_folder))
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-
-from anthropic_server import AnthropicServer, reply, text, thinking, tool_use  # noqa: E402 - they are on the path now
-from openai_server import OpenAIServer, Said  # noqa: E402
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import importlib
 import json
 import logging
 import re
-import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from module_folders import folders_of_type, package_of
 
 from amplifier_core import AmplifierSession, ModuleCoordinator
 from amplifier_core.events import ALL_EVENTS
@@ -19,10 +19,6 @@ from amplifier_core.interfaces import ContextManager
 from amplifier_core.testing import MockCoordinator, MockProvider
 from amplifier_core.validation import ContextValidator
 from amplifier_core.validation.behavioral.test_context import ContextBehaviorTests
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-
-from module_folders import folders_of_type, package_of
 
 Message = dict[str, Any]
 

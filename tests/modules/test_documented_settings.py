@@ -1,13 +1,9 @@
 """What a module's README says can be configured is what the module reads, and the other way round."""
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-
 from config_keys import config_keys_of
 
 MODULES = Path(__file__).parents[2] / "modules"

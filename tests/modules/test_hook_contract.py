@@ -7,7 +7,6 @@ import inspect
 import json
 import logging
 import re
-import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from module_folders import folders_of_type, package_of
 
 from amplifier_core import HookRegistry, HookResult, ModuleCoordinator
 from amplifier_core.events import ALL_EVENTS
@@ -22,10 +22,6 @@ from amplifier_core.loader import ModuleLoader
 from amplifier_core.testing import MockCoordinator
 from amplifier_core.validation import HookValidator
 from amplifier_core.validation.behavioral import HookBehaviorTests
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-
-from module_folders import folders_of_type, package_of
 
 ROOT = Path(__file__).parents[2]
 GUARDS = {"hooks-approval", "hooks-redaction"}  # they ignore `enabled_events` and mount whatever their configuration

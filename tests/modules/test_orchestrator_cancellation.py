@@ -2,18 +2,12 @@
 
 import asyncio
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
-from amplifier_core import AmplifierSession, HookResult
-from amplifier_core.testing import MockProvider
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
 from module_folders import folders_of_type
 from turns import (
     FunctionTool,
@@ -26,6 +20,9 @@ from turns import (
     orphans,
     unpaired,
 )
+
+from amplifier_core import AmplifierSession, HookResult
+from amplifier_core.testing import MockProvider
 
 CONTEXT = Path(__file__).parents[2] / "modules/context-simple"
 CLOSING_WORD = "cancelled"

@@ -7,13 +7,14 @@ import inspect
 import json
 import logging
 import re
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock, MagicMock
 
 import pytest
+from module_folders import folders_of_type
+from turns import Stage, answer, calling, echo, entry_point_of, mounted, package_of
 
 from amplifier_core import AmplifierSession, HookRegistry, HookResult, ProviderUnavailableError
 from amplifier_core.events import ALL_EVENTS
@@ -22,10 +23,6 @@ from amplifier_core.testing import EventRecorder, MockContextManager, MockCoordi
 from amplifier_core.validation import OrchestratorValidator
 from amplifier_core.validation.behavioral import OrchestratorBehaviorTests
 from amplifier_core.validation.structural import OrchestratorStructuralTests
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-from module_folders import folders_of_type
-from turns import Stage, answer, calling, echo, entry_point_of, mounted, package_of
 
 FOLDERS = folders_of_type("orchestrator")
 CONTEXT = Path(__file__).parents[2] / "modules/context-simple"

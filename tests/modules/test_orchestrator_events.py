@@ -1,13 +1,14 @@
 """The events of a turn are the same for every orchestrator: which, with what in them, in pairs, once."""
 
 import asyncio
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from module_folders import folders_of_type
+from turns import FunctionTool, Stage, answer, calling, echo, mounted, unpaired
 
 from amplifier_core import (
     ChatResponse,
@@ -21,10 +22,6 @@ from amplifier_core import (
 )
 from amplifier_core.content_models import TextContent, ThinkingContent
 from amplifier_core.testing import EventRecorder
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-from module_folders import folders_of_type
-from turns import FunctionTool, Stage, answer, calling, echo, mounted, unpaired
 
 
 @pytest.fixture(params=folders_of_type("orchestrator"), ids=lambda folder: folder.name)

@@ -1,19 +1,15 @@
 """What hooks answer is honoured by every orchestrator: each action at each point, with and without a coordinator."""
 
 import asyncio
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
+from module_folders import folders_of_type
+from turns import FunctionTool, Stage, answer, calling, echo, mounted, orphans, texts_of
 
 from amplifier_core import HookResult, ToolResult
 from amplifier_core.models import ContextInjection
 from amplifier_core.testing import EventRecorder
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-from module_folders import folders_of_type
-from turns import FunctionTool, Stage, answer, calling, echo, mounted, orphans, texts_of
 
 DENY = HookResult(action="deny", reason="not today")
 DENY_SILENTLY = HookResult(action="deny")

@@ -1,7 +1,6 @@
 """Laws of every orchestrator: whatever models, tools, hooks and users do, transcript and events stay in order."""
 
 import asyncio
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,12 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from amplifier_core import ChatResponse, HookResult, ProviderUnavailableError, TextBlock, ToolResult
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
 from module_folders import folders_of_type
 from turns import FunctionTool, ListContext, Stage, mounted, orphans, unpaired
+
+from amplifier_core import ChatResponse, HookResult, ProviderUnavailableError, TextBlock, ToolResult
 
 
 async def pause(_: Any) -> str:

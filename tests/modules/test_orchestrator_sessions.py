@@ -6,13 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from module_folders import folders_of_type
+from turns import MODULES, FunctionTool, answer, calling, echo, texts_of
 
 from amplifier_core import AmplifierSession, HookResult
 from amplifier_core.testing import MockProvider
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-from module_folders import folders_of_type
-from turns import MODULES, FunctionTool, answer, calling, echo, texts_of
 
 LOOPS = folders_of_type("orchestrator")
 CONTEXTS = folders_of_type("context")

@@ -2,19 +2,15 @@
 
 import gc
 import json
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock
 
 import pytest
-
-from amplifier_core import HookRegistry, HookResult
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
 from module_folders import folders_of_type
 from turns import Stage, answer, calling, echo, mounted, texts_of
+
+from amplifier_core import HookRegistry, HookResult
 
 DENY = HookResult(action="deny", reason="not today")
 SHOW_ONCE = HookResult(action="inject_context", context_injection="passing note", ephemeral=True)

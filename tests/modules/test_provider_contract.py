@@ -11,7 +11,6 @@ import importlib
 import inspect
 import json
 import re
-import sys
 import tomllib
 from collections import Counter
 from pathlib import Path
@@ -19,6 +18,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from module_folders import folders_of_type, package_of
 
 from amplifier_core import ChatRequest, ChatResponse, HookRegistry, Message, ToolSpec
 from amplifier_core.events import ALL_EVENTS
@@ -31,10 +31,6 @@ from amplifier_core.validation.behavioral import ProviderBehaviorTests
 from amplifier_core.validation.structural import ProviderStructuralTests
 from amplifier_foundation.observability import read_declaration
 from amplifier_kit.providers.stream import STREAM_EVENTS
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-
-from module_folders import folders_of_type, package_of
 
 ROOT = Path(__file__).parents[2]
 USAGE_KEYS = {"input_tokens", "output_tokens", "cost_usd"}

@@ -14,17 +14,14 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from config_keys import config_keys_of
+from module_folders import folders_of_type, package_of
 
 from amplifier_core import HookRegistry, Tool, ToolResult
 from amplifier_core.loader import ModuleLoader
 from amplifier_core.testing import MockCoordinator
 from amplifier_core.validation import ToolValidator
 from amplifier_core.validation.behavioral import ToolBehaviorTests
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-
-from config_keys import config_keys_of
-from module_folders import folders_of_type, package_of
 
 ROOT = Path(__file__).parents[2]
 MOUNTS_NOTHING = {"tool-mcp"}  # what it offers are the tools of servers, and there are none without configuration

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,10 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-
-sys.path.append(str(Path(__file__).parents[1] / "cli"))
-sys.path.append(str(Path(__file__).parents[1] / "daemon/http"))
-
 from daemon_home import served_home
 from real_server import PATIENCE_S, plan
 

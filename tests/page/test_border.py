@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import unicodedata
-from pathlib import Path
 
+from border_corpus import LINES, SAMPLES, hidden
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from playwright.sync_api import Page, expect
@@ -14,10 +14,6 @@ from playwright.sync_api import Page, expect
 from amplifier_core.interfaces import ApprovalRequest
 from amplifier_kit.concerns import question_text
 from amplifier_system.visible import visible, visible_exactly
-
-sys.path.append(str(Path(__file__).parents[1] / "security"))
-
-from border_corpus import LINES, SAMPLES, hidden
 
 from .page_daemon import PageDaemon
 from .sample_sessions import calls, create, plan_of

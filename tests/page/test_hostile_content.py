@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from playwright.sync_api import Dialog, Locator, Page, expect
-
-sys.path.append(str(Path(__file__).parents[1] / "rendering"))
-
 from hostile import BROKEN, LINKS, ODD, SCRIPTS
+from playwright.sync_api import Dialog, Locator, Page, expect
 
 from .chromium import Complaints
 from .page_daemon import PageDaemon

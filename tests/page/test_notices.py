@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
+from border_corpus import LINES, hidden
 from playwright.sync_api import Page, expect
 
 from amplifier_system.visible import visible
-
-sys.path.append(str(Path(__file__).parents[1] / "security"))
-
-from border_corpus import LINES, hidden
 
 from .page_daemon import PageDaemon
 from .sample_sessions import ASKS, asking_session, calls, create, plan_of

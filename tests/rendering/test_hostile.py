@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hostile import CORPUS, SCRIPTS, faults_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from amplifier_rendering.markdown import render, sanitised
 from amplifier_rendering.plain import plain
-
-from .hostile import CORPUS, SCRIPTS, faults_of
 
 PIECES = st.sampled_from(
     [*CORPUS, "\n", "\n\n", " ", "> ", "- ", "1. ", "```\n", "`", "**", "| a |\n|---|\n", "    ", "\\"]

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 
 import pytest
+from hostile import faults_of
 
 from amplifier_rendering.markdown import render
 from amplifier_rendering.plain import MAX_CHARACTERS
-
-from .hostile import faults_of
 
 MIB = 1 << 20
 

@@ -1,13 +1,8 @@
 """The machine of the attacks, made once and reset for each."""
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parent))
-
 from lab import Lab, lab_in_namespaces
 from sandboxes import place_outside_tmp
 

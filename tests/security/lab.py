@@ -22,9 +22,6 @@ from typing import Any
 
 import pexpect
 import pyte
-
-sys.path += [str(Path(__file__).parents[1] / "cli"), str(Path(__file__).parents[1] / "stand_ins")]
-
 import warm_python
 from terminal import in_warm_terminal
 

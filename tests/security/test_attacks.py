@@ -1,12 +1,8 @@
 """Every attack of the corpus, through the real command, fails."""
 
 import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parent))
-
 from attacks import ATTACKS
 from attacks_on_files import ATTACKS_ON_FILES
 from fetched import FETCHED

@@ -1,12 +1,8 @@
 """Guards that ask too often are switched off: ordinary days through the real command, and the questions in them."""
 
 import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parent))
-
 from days import DAYS, Day, missing
 from lab import Lab
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from stored_sessions import message, new_session
 
 from amplifier_sessions.index_query import connect, seen_at
 from amplifier_sessions.session_directory import first_prompt, pending_directory
@@ -21,9 +21,6 @@ from amplifierd import open_home
 from amplifierd.paths import Paths
 from amplifierd.session_store.file_store import FileStore
 from amplifierd.session_store.hold import Holder
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-from stored_sessions import message, new_session
 
 ALL = SessionQuery(sort="session_id")
 LONG_AGO_NS = 1_000_000_000_000_000_000

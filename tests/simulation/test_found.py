@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import psycopg
 import pytest
-
-sys.path += [str(Path(__file__).parents[1] / "stand_ins"), str(Path(__file__).parent)]
-
 from simulated_connection import connection_type
 from simulated_server import Server
 from simulated_worker import announcements

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path += [str(Path(__file__).parent)]
-
 from simulated_server import EPOCH
 from simulation import simulate, tidy_up
 

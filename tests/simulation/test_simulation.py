@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-
-sys.path += [str(Path(__file__).parent)]
-
 from simulation import simulate, tidy_up
 
 _SEEDS = 200

@@ -11,9 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-
 from interruptions import cancelled_everywhere
 from processes import Started, leaving_nothing
 

@@ -1,17 +1,14 @@
 """Working towards a goal."""
 
 import asyncio
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from processes import Started, leaving_nothing
 
 from amplifier_cli.chat.slash_commands import Goal, pursue
 from amplifierd.sessions.turn_result import TurnResult
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-from processes import Started, leaving_nothing
 
 
 @pytest.fixture

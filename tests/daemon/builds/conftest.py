@@ -9,13 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from amplifierd import Home, open_home
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-
 from git_repository import Repository, use_plain_git, write_files
 from package_index import PackageIndex
+
+from amplifierd import Home, open_home
 
 Files = Mapping[str, str | bytes]
 

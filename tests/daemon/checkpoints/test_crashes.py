@@ -6,9 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-
 import warm_python
 
 PROGRAM = r'''

@@ -11,9 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-
 import warm_python
 from other_user import as_another_user, place_of_another_user
 

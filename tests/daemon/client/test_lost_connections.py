@@ -1,16 +1,11 @@
 """A client of a real daemon whose connections break: nothing is done twice, no event is missed or seen twice."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "http"))
-
 from real_server import RealServer, plan, real_server
 
 from amplifierd.client.daemon_client import DaemonClient, DaemonLostError

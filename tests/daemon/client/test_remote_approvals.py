@@ -3,10 +3,7 @@
 import asyncio
 import os
 import signal
-import sys
 from pathlib import Path
-
-sys.path.append(str(Path(__file__).parents[1] / "http"))
 
 from real_server import plan, real_server
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
 import pytest
 from psycopg import sql
+from stored_sessions import new_session
 
 from amplifierd.cluster import takeover
 from amplifierd.cluster.cluster import Cluster
@@ -17,9 +17,6 @@ from amplifierd.paths import Paths
 from amplifierd.session_store.hold import Holder
 from amplifierd.session_store.postgres.store import PostgresStore
 from amplifierd.store_address import StoreAddress
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-from stored_sessions import new_session
 
 
 async def test_a_session_is_taken_over_although_a_table_was_away_for_a_moment(

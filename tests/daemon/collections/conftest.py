@@ -2,18 +2,14 @@
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from git_repository import Repository, use_plain_git
 
 from amplifierd import Home, open_home
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-
-from git_repository import Repository, use_plain_git
 
 
 def profile_text(name: str | None = None, *, extends: str = "", body: str = "Hello.", extra: str = "") -> str:

@@ -9,9 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-
 import warm_python
 
 from amplifierd import Home, open_home

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-
 import warm_python
 
 from amplifierd import Home, open_home

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[2] / "stand_ins")]
-
 from conversation import MODULES
 from hurt_daemon import HurtDaemon, hurt_daemon
 

@@ -3,7 +3,6 @@ wherever a test wants."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -13,9 +12,6 @@ from typing import Any
 import httpx2
 import pytest
 from fastapi.testclient import TestClient
-
-sys.path.append(str(Path(__file__).parent))
-
 from real_server import RealServer, real_server
 
 from amplifierd import Home, open_home

@@ -4,7 +4,6 @@ import asyncio
 import itertools
 import json
 import socket
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,9 +15,6 @@ from typing import Any
 import httpx2
 import openai
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "sessions"))
-
 from agents_at_work import Agent, call
 
 from amplifierd import Home, open_home

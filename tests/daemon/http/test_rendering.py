@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,9 +9,6 @@ from typing import Any
 
 import httpx2
 import pytest
-
-sys.path.append(str(Path(__file__).parent))
-
 from real_server import RealServer, SentEvent, plan, read_events, real_server
 
 ANSWER = "# Milk\n\n" + "Some **bold** words, and <script>alert(1)</script>. " * 40

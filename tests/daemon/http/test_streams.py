@@ -6,16 +6,12 @@ import asyncio
 import os
 import signal
 import socket
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
-
-sys.path.append(str(Path(__file__).parent))
-
 from real_server import PATIENCE_S, RealServer, plan, read_events, real_server
 
 from amplifierd.session_store.cursor import Cursor

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
 
 from hurt_daemon import HurtDaemon, hurt_daemon
 

@@ -9,13 +9,9 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-
 from hurt_daemon import HurtDaemon, hurt_daemon
 from other_user import place_for_everybody
 

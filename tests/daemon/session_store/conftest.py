@@ -12,6 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import warm_python
+from simulated_connection import connection_type
+from simulated_server import Server
 
 from amplifierd.paths import Paths
 from amplifierd.session_store.file_store import FileStore
@@ -19,12 +22,6 @@ from amplifierd.session_store.hold import Holder
 from amplifierd.session_store.postgres.store import PostgresStore
 from amplifierd.session_store.protocol import SessionStore
 from amplifierd.store_address import StoreAddress
-
-sys.path += [str(Path(__file__).parents[2] / name) for name in ("stand_ins", "simulation")]
-
-import warm_python
-from simulated_connection import connection_type
-from simulated_server import Server
 
 OpenStore = Callable[[], SessionStore]
 

@@ -7,13 +7,14 @@ import json
 import os
 import resource
 import stat
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from other_user import place_for_everybody
+from stored_sessions import event, message, new_session
 
 from amplifier_foundation.session import (
     find_sessions,
@@ -34,10 +35,6 @@ from amplifierd.paths import Paths
 from amplifierd.session_store.file_store import FileStore
 from amplifierd.session_store.hold import Holder
 from amplifierd.session_store.protocol import SessionQuery
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-from other_user import place_for_everybody
-from stored_sessions import event, message, new_session
 
 
 @pytest.fixture

@@ -6,22 +6,18 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+from stored_sessions import message, new_session
 
 from amplifierd.exceptions import HoldLostError, SessionHeldError
 from amplifierd.paths import Paths
 from amplifierd.session_store.file_store import FileStore
 from amplifierd.session_store.hold import Holder
 from amplifierd.session_store.protocol import SessionQuery
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-from stored_sessions import message, new_session
 
 StartPython = Callable[..., Any]
 

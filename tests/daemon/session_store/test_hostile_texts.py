@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
+from stored_sessions import message, new_session
 
 from amplifier_core.exceptions import AmplifierError
 from amplifierd.session_store.hold import Holder
 from amplifierd.session_store.protocol import Place, SessionQuery, SessionStore
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-from stored_sessions import message, new_session
 
 HOSTILE = [
     "' OR '1'='1",

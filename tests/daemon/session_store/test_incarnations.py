@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stored_sessions import message, new_session
 
 from amplifierd.daemon.run_file import find_running, run_file, serving, write_run_file
 from amplifierd.exceptions import HoldLostError, HomeInUseError, SessionHeldError
@@ -21,9 +22,6 @@ from amplifierd.paths import Paths
 from amplifierd.session_store.file_store import FileStore
 from amplifierd.session_store.hold import Holder
 from amplifierd.session_store.process_locks import DAEMON_LOCK, read_incarnation
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-from stored_sessions import message, new_session
 
 SERVING = """
 import asyncio, os, socket, sys

@@ -16,14 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from stored_sessions import new_session
 
 from amplifierd.exceptions import SessionError, SessionHeldError, StoreFullError
 from amplifierd.paths import Paths
 from amplifierd.session_store.file_store import FileStore
 from amplifierd.session_store.hold import Holder
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-from stored_sessions import new_session
 
 HOLDING = """
 import asyncio, socket, sys

@@ -7,7 +7,6 @@ import fcntl
 import logging
 import os
 import sqlite3
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -15,15 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stored_sessions import message, new_session
 
 from amplifier_foundation.sources import ProgressEvent
 from amplifierd.paths import Paths
 from amplifierd.session_store.file_store import FileStore
 from amplifierd.session_store.hold import Holder
 from amplifierd.session_store.protocol import SessionQuery
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-from stored_sessions import message, new_session
 
 
 @pytest.fixture

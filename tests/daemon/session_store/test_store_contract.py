@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from stored_sessions import event, message, new_session
 
 from amplifier_sessions.event_page import EventPlace, event_batches, merged_events, tree_page
 from amplifierd.exceptions import (
@@ -25,9 +24,6 @@ from amplifierd.exceptions import (
 from amplifierd.session_store.hold import Holder
 from amplifierd.session_store.protocol import Place, SessionStore
 from amplifierd.session_store.whole_session import StoredLines
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-from stored_sessions import event, message, new_session
 
 OpenStore = Callable[[], SessionStore]
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+from stored_sessions import message, new_session
 
 from amplifierd.session_store.hold import Holder
 from amplifierd.session_store.protocol import SessionQuery, SessionStore
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-from stored_sessions import message, new_session
 
 OpenStore = Callable[[], SessionStore]
 

@@ -1,13 +1,9 @@
 """A home and a working directory for each test, and the three ways to describe an agent."""
 
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-
-sys.path.extend([str(Path(__file__).parent), str(Path(__file__).parents[2] / "stand_ins")])
-
 from agents_at_work import KINDS, Kind, open_home
 
 from amplifierd.home import Home

@@ -1,6 +1,5 @@
 """A kernel session whose calls pass through layers, as the session runtime has it."""
 
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,8 +11,6 @@ from amplifierd.sessions.calls import CallLayer, LayeredOrchestrator
 STAND_INS = Path(__file__).parents[2] / "stand_ins"
 MODULES = Path(__file__).parents[3] / "modules"
 LOOPS = ("loop-basic", "loop-events", "loop-streaming")
-
-sys.path.append(str(STAND_INS))
 
 
 def plan(loop: str = "loop-basic", *, context: str = "context-simple", **loop_config: Any) -> dict[str, Any]:

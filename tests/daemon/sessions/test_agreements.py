@@ -1,14 +1,10 @@
 """Sessions of fetched profiles, bundles and requests get no key for a host that no one agreed to; own ones do."""
 
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-
 from agents_at_work import open_home
 from git_repository import Repository, use_plain_git
 

@@ -1,12 +1,12 @@
 """A session that comes to the end of its budget, under every loop."""
 
 import asyncio
-import sys
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
+from layered import LOOPS, Recorded, layered, plan
+from turns import FunctionTool, answer, calling, echo
 
 from amplifier_core import AmplifierSession, ChatRequest, ChatResponse, ProviderInfo, ToolResult, Usage
 from amplifier_core.testing import MockCoordinator, MockProvider
@@ -15,10 +15,6 @@ from amplifierd.limits import Limits
 from amplifierd.sessions.budget_layer import BUDGET_EXHAUSTED, BUDGET_WARNING, BudgetLayer
 from amplifierd.sessions.calls import LayeredOrchestrator
 from amplifierd.sessions.tree_budget import TreeBudget
-
-sys.path.append(str(Path(__file__).parent))
-from layered import LOOPS, Recorded, layered, plan
-from turns import FunctionTool, answer, calling, echo
 
 
 class Metered(MockProvider):

@@ -19,9 +19,6 @@ from typing import Any
 
 import keyring
 import pytest
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-
 import warm_python
 from agents_at_work import Agent, Kind, call
 from memory_keyring import MemoryKeyring

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from stored_sessions import new_session
 
 from amplifier_core import ToolResult
 from amplifierd.exceptions import StoreUnavailableError
@@ -19,9 +19,6 @@ from amplifierd.sessions.calls import ToolCall
 from amplifierd.sessions.receipts import OUTCOME, Receipts
 from amplifierd.sessions.secret_values import SecretValues
 from amplifierd.sessions.transcript import Transcript
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-from stored_sessions import new_session
 
 
 class Tool:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 from agents_at_work import Agent, Kind
+from git_repository import Repository, use_plain_git
 
 from amplifierd.home import Home
-from tests.stand_ins.git_repository import Repository, use_plain_git
 
 
 def sent(home: Home, session_id: str) -> str:

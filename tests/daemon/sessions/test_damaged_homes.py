@@ -10,9 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-
 import warm_python
 from agents_at_work import Agent, call, open_home
 from other_user import place_for_everybody

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import fcntl
-import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from stored_sessions import new_session
 
 from amplifier_kit.types import STAMP
 from amplifierd.exceptions import HoldLostError
@@ -20,9 +20,6 @@ from amplifierd.session_store.hold import Holder
 from amplifierd.sessions.journal import Journal
 from amplifierd.sessions.secret_values import SecretValues
 from amplifierd.sessions.tree_events import Event, Subscription, TreeEvents
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-from stored_sessions import new_session
 
 SECRET = "a-secret-that-nobody-may-see"
 

@@ -7,8 +7,6 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-
 import warm_python
 from agents_at_work import Agent, call
 

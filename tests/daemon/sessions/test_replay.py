@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 from agents_at_work import Agent, Kind, call
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
 from anthropic_server import MESSAGES, AnthropicServer, reply, text, thinking, tool_use
 
 from amplifierd.exceptions import ProfileNotFoundError, SessionNotFoundError

@@ -1,12 +1,14 @@
 """Provider requests as they are stored and read back."""
 
 import contextlib
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from layered import LOOPS, layered, plan
+from recorded import SESSION_ID, Journal
+from turns import FunctionTool, answer, calling, echo
 
 from amplifier_core import ChatRequest, HookResult, RateLimitError, ToolResult
 from amplifier_core.testing import MockProvider
@@ -15,11 +17,6 @@ from amplifierd.paths import Paths
 from amplifierd.session_store.file_store import FileStore
 from amplifierd.sessions.message_digest import message_digest
 from amplifierd.sessions.stored_requests import StoredRequest, read_request, requests
-
-sys.path.append(str(Path(__file__).parent))
-from layered import LOOPS, layered, plan
-from recorded import SESSION_ID, Journal
-from turns import FunctionTool, answer, calling, echo
 
 SECRET = "sk-ant-api03-" + "A1b2C3d4" * 6
 

@@ -1,15 +1,10 @@
 """Each implementation of `TurnQueue` over real workers; each test has sessions of its own."""
 
-import sys
 import uuid
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
-
-sys.path.extend([str(Path(__file__).parent), str(Path(__file__).parents[1] / "workers")])
-
 from turn_bench import TurnBench, open_durable, open_local
 
 

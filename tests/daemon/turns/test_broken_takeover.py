@@ -1,7 +1,6 @@
 """A process that takes sessions over and ends itself before what has to follow has begun."""
 
 import asyncio
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,12 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import psycopg
+from hurt_daemon import hurt_daemon
 from turn_bench import open_durable, open_local
 from worker_bench import MODULES, PATIENCE_S, WorkerBench
-
-sys.path.append(str(Path(__file__).parents[1] / "faults"))
-
-from hurt_daemon import hurt_daemon
 
 from amplifierd.session_store.hold import Holder
 from amplifierd.session_store.postgres.store import PostgresStore

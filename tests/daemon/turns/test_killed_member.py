@@ -1,17 +1,13 @@
 """A daemon that is killed in the middle of turns: another member goes on with its sessions, and nothing runs twice."""
 
 import asyncio
-import sys
 import tempfile
 from pathlib import Path
 
-from turn_bench import open_durable
-from worker_bench import MODULES
-
-sys.path.append(str(Path(__file__).parents[1] / "faults"))
-
 from conversation import Conversation
 from hurt_daemon import hurt_daemon
+from turn_bench import open_durable
+from worker_bench import MODULES
 
 from amplifierd.live_sessions import TurnRequest
 from amplifierd.session_store.postgres.store import PostgresStore

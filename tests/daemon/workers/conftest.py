@@ -1,14 +1,9 @@
 """One home and one set of worker processes for the tests of a file; each test has sessions of its own."""
 
-import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
-
-sys.path.append(str(Path(__file__).parent))
-
 from worker_bench import WorkerBench
 
 

@@ -2,14 +2,11 @@
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
-
-sys.path.append(str(Path(__file__).parents[1] / "sessions"))
 
 from agents_at_work import Agent, call
 

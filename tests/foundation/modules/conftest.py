@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
 from package_index import PackageIndex
 
 MakeWheel = Callable[..., Path]

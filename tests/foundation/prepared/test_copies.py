@@ -6,8 +6,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-
 import warm_python
 
 from amplifier_foundation.bundle import Bundle, PreparedBundle

@@ -6,15 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from git_repository import Repository, use_plain_git
 
 from amplifier_foundation.bundle import Bundle
 from amplifier_foundation.modules import ModuleActivationError
 from amplifier_foundation.registry import BundleRegistry
 from amplifier_foundation.updates import update_bundle
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-
-from git_repository import Repository, use_plain_git
 
 MakeBundle = Callable[..., Bundle]
 

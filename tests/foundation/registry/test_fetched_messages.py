@@ -1,16 +1,12 @@
 """What is wrong with a bundle that was fetched is told by its reference: nobody knows the folders of the cache."""
 
 import logging
-import sys
 from pathlib import Path
 
 import pytest
+from git_repository import Repository, use_plain_git
 
 from amplifier_foundation import BundleError, BundleRegistry
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-
-from git_repository import Repository, use_plain_git
 
 PLAN = """---
 bundle: {name: x}

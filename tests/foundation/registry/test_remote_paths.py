@@ -1,13 +1,9 @@
 """A bundle from elsewhere cannot refer to files of this machine."""
 
 import socket
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-
 from git_repository import Repository, use_plain_git
 
 from amplifier_foundation import BundleRegistry

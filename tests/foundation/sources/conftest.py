@@ -5,20 +5,16 @@ import contextlib
 import os
 import ssl
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-
-from amplifier_foundation.sources import Limits, Sources
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-
 from git_repository import Repository, use_plain_git
 from processes import Started, leaving_nothing
+
+from amplifier_foundation.sources import Limits, Sources
 
 Files = Mapping[str, str | bytes]
 

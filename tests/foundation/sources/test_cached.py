@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
+from git_repository import Repository, use_plain_git
 
 from amplifier_foundation.sources import Sources, list_cached, prune
-from tests.stand_ins.git_repository import Repository, use_plain_git
 
 
 async def test_entries_are_described_and_looking_is_not_using(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,16 +2,12 @@
 
 import asyncio
 import os
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-
 from processes import Started, leaving_nothing
 from sandboxes import place_outside_tmp
 

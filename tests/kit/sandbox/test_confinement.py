@@ -4,15 +4,11 @@ import asyncio
 import os
 import shlex
 import socket
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-
 from sandboxes import PYTHON, fingerprint, needs_sandbox
 
 from amplifier_core.testing import wait_for

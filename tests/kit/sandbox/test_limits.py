@@ -2,14 +2,10 @@
 
 import os
 import shlex
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-
 from sandboxes import PYTHON, needs_sandbox
 
 from amplifier_kit.sandbox.limits import Limits, make_group

@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-
 from sandboxes import PYTHON, needs_sandbox
 
 from amplifier_kit.sandbox.availability import find_sandbox

@@ -8,9 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-
 import warm_python
 from amplifier_module_context_persistent import PersistentContextManager
 

@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-
 import warm_python
 from other_user import place_for_everybody
 

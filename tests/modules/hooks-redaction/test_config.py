@@ -2,7 +2,6 @@
 
 import os
 import resource
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,13 +9,10 @@ from typing import Any
 
 import pytest
 from amplifier_module_hooks_redaction import mount
+from processes import Started, leaving_nothing
 
 from amplifier_core.testing import MockCoordinator
 from amplifier_kit.redaction.pattern_process import is_plain
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-
-from processes import Started, leaving_nothing
 
 SECRET, PII = "[REDACTED:SECRET]", "[REDACTED:PII]"
 TEXT = "sk-abcdefghijklmnop jane@example.com"

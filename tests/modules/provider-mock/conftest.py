@@ -1,6 +1,5 @@
 """A mock provider on a coordinator that keeps every event, and ways to ask it."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,6 @@ from amplifier_core import ChatRequest, ChatResponse, Message, ToolSpec
 from amplifier_core.events import ALL_EVENTS
 from amplifier_core.testing import MockCoordinator
 from amplifier_kit.providers.stream import STREAM_EVENTS
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
 
 _STAMPS = ("timestamp", "request_id", "session_id", "parent_id")
 

@@ -4,7 +4,6 @@ import asyncio
 import http.client
 import json
 import stat
-import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -14,15 +13,12 @@ from typing import Any
 import pytest
 from amplifier_module_provider_mock import MockProvider
 from amplifier_module_provider_mock.recording import canonical_request, first_difference, request_hash
+from interruptions import cancelled_everywhere
 
 from amplifier_core import AmplifierSession, ChatRequest, Message, ModelInfo, ProviderInfo, llm_errors
 from amplifier_core.llm_errors import ConfigurationError, InvalidRequestError, RateLimitError
 from amplifier_kit.providers.response import ProviderResponse, parse_tool_calls
 from amplifier_kit.providers.stream import ProviderEvents, StreamEvents
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-
-from interruptions import cancelled_everywhere
 
 KEY = "sk-very-secret"
 

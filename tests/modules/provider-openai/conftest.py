@@ -1,21 +1,16 @@
 """An OpenAI provider in front of the loopback server, on a coordinator that keeps every event, and ways to ask it."""
 
 import ssl
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from amplifier_module_provider_openai import EVENTS, OpenAIProvider
+from openai_server import CHAT, KEY, RESPONSES, OpenAIServer
 
 from amplifier_core import ChatRequest, ChatResponse, Message, ToolSpec
 from amplifier_core.events import ALL_EVENTS
 from amplifier_core.testing import MockCoordinator
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-
-from openai_server import CHAT, KEY, RESPONSES, OpenAIServer
 
 ENDPOINTS = {"responses": RESPONSES, "chat": CHAT}
 _STAMPS = ("timestamp", "request_id", "session_id", "parent_id")

@@ -1,19 +1,15 @@
 """The tool mounted on a coordinator of its own, what it tells its session, and what it leaves running."""
 
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from amplifier_module_tool_bash import BashTool, mount
+from processes import Started, leaving_nothing
 
 from amplifier_core import ToolResult
 from amplifier_core.testing import EventRecorder, MockCoordinator
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-
-from processes import Started, leaving_nothing
 
 EVENTS = ("tool-bash:started", "tool-bash:finished")
 

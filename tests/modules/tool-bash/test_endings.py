@@ -7,12 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from interruptions import cancelled_everywhere
 
 from amplifier_core import ToolResult
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-
-from interruptions import cancelled_everywhere
 
 LONG = {
     "a background child": "sleep 60 & sleep 60",

@@ -14,9 +14,6 @@ from typing import Any
 
 import pytest
 from amplifier_module_tool_bash.safety import SafetyProfile, SafetyValidator
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-
 from hostile_commands import Target, hostile_commands
 from sandboxes import fingerprint, needs_sandbox, place_outside_tmp
 

@@ -14,9 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-
 from sandboxes import needs_sandbox, place_outside_tmp
 
 from amplifier_kit.approval import CONSENT, GATE, Consent

@@ -5,16 +5,12 @@ import os
 import shlex
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from amplifier_module_tool_bash import BashTool
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-
 from sandboxes import PYTHON, fingerprint, needs_sandbox, place_outside_tmp
 
 from amplifier_core.testing import wait_for

@@ -2,16 +2,10 @@
 
 import asyncio
 import logging
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-sys.path.append(str(Path(__file__).parent))
-
 from mounted_servers import Mounted
 from processes import Started, leaving_nothing
 from sdk_servers import Nursery

@@ -3,16 +3,12 @@
 import logging
 import shutil
 import socket
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from raw_mcp_server import PROGRAM, entry
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-
 from sandboxes import PYTHON, fingerprint, needs_sandbox, place_outside_tmp
 
 NO_SANDBOX = "amplifier_module_tool_mcp.stdio_transport.find_sandbox"

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sys
 import sysconfig
 import threading
 from pathlib import Path
@@ -11,12 +10,9 @@ from typing import Any
 import pytest
 from amplifier_module_tool_search import GrepTool
 from amplifier_module_tool_search.ripgrep import find_ripgrep
+from interruptions import cancelled_everywhere
 
 from amplifier_core.testing import wait_for
-
-sys.path.append(str(Path(__file__).parents[2] / "stand_ins"))
-
-from interruptions import cancelled_everywhere
 
 FAILING = """#!/bin/sh
 echo "something is wrong with me" >&2

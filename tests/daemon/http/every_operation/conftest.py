@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parent))
-
 from api_operations import OFFLINE, operations_of
 from real_server import plan, real_server
 from world import CANARIES, MODULES, World

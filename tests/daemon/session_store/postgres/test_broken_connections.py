@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -11,15 +10,13 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from postgres_server import FAST
+from stored_sessions import event, message, new_session
 
 from amplifierd.exceptions import StoreUnavailableError
 from amplifierd.session_store.hold import Hold, Holder
 from amplifierd.session_store.postgres.local_server import LocalServer
 from amplifierd.session_store.postgres.store import PostgresStore
-
-sys.path.append(str(Path(__file__).parents[3] / "stand_ins"))
-from postgres_server import FAST
-from stored_sessions import event, message, new_session
 
 ME = Holder.of_this_process("test")
 CUT = """

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import psycopg
 import pytest
+from stored_sessions import event, new_session
 
 from amplifierd.exceptions import StoreUnavailableError
 from amplifierd.session_store.hold import Holder
@@ -16,9 +15,6 @@ from amplifierd.session_store.postgres.store import PostgresStore
 from amplifierd.sessions.journal import Journal
 from amplifierd.sessions.secret_values import SecretValues
 from amplifierd.sessions.tree_events import TreeEvents
-
-sys.path.append(str(Path(__file__).parents[3] / "stand_ins"))
-from stored_sessions import event, new_session
 
 ME = Holder.of_this_process("test")
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from stored_sessions import event, new_session
 
 from amplifierd.exceptions import HoldLostError, StoreFullError
 from amplifierd.session_store.hold import Holder
 from amplifierd.session_store.postgres.store import PostgresStore
-
-sys.path.append(str(Path(__file__).parents[3] / "stand_ins"))
-from stored_sessions import event, new_session
 
 OpenPostgres = Callable[..., PostgresStore]
 ME = Holder.of_this_process("test")

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import psycopg
 import pytest
+from stored_sessions import event, message, new_session
 
 from amplifierd.exceptions import HoldLostError, MemberFencedError, SessionHeldError
 from amplifierd.session_store.hold import Holder
 from amplifierd.session_store.postgres.database import MOST_CONNECTIONS
 from amplifierd.session_store.postgres.store import PostgresStore
 from amplifierd.session_store.protocol import SessionQuery
-
-sys.path.append(str(Path(__file__).parents[3] / "stand_ins"))
-from stored_sessions import event, message, new_session
 
 ME = Holder.of_this_process("test")
 ELSEWHERE = Holder(pid=4711, started=1.0, boot_id="another", host="another-machine", kind="daemon")

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import psycopg
+from stored_sessions import event, message, new_session
 
 from amplifierd.session_store.hold import Holder
 from amplifierd.session_store.postgres.store import PostgresStore
 from amplifierd.session_store.protocol import Place, SessionQuery
-
-sys.path.append(str(Path(__file__).parents[3] / "stand_ins"))
-from stored_sessions import event, message, new_session
 
 NASTY = [
     "'; DROP TABLE sessions; --",

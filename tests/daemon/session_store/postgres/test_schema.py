@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import psycopg
 import pytest
+from stored_sessions import event, message, new_session
 
 from amplifierd.exceptions import FormatUnsupportedError
 from amplifierd.session_store.hold import Holder
 from amplifierd.session_store.postgres.schema import FORMAT_VERSION
 from amplifierd.session_store.postgres.store import PostgresStore
 from amplifierd.session_store.protocol import SessionQuery
-
-sys.path.append(str(Path(__file__).parents[3] / "stand_ins"))
-from stored_sessions import event, message, new_session
 
 OpenPostgres = Callable[..., PostgresStore]
 ME = Holder.of_this_process("test")

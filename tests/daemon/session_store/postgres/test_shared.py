@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import psycopg
 import pytest
+from stored_sessions import message, new_session
 
 from amplifierd.session_store.hold import Holder
 from amplifierd.session_store.postgres.store import PostgresStore
-
-sys.path.append(str(Path(__file__).parents[3] / "stand_ins"))
-from stored_sessions import message, new_session
 
 OpenPostgres = Callable[..., PostgresStore]
 ELSEWHERE = Holder(pid=4711, started=1.0, boot_id="another", host="another-machine", kind="test")

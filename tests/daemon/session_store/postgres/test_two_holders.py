@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -17,14 +15,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg import AsyncConnection
+from stored_sessions import event, message, new_session
 
 from amplifier_system.surroundings import Surroundings
 from amplifierd.exceptions import HoldLostError, SessionExistsError, SessionHeldError
 from amplifierd.session_store.hold import Hold, Holder
 from amplifierd.session_store.postgres.store import PostgresStore
-
-sys.path.append(str(Path(__file__).parents[3] / "stand_ins"))
-from stored_sessions import event, message, new_session
 
 OpenPostgres = Callable[..., PostgresStore]
 
