@@ -23,8 +23,8 @@ from amplifier_foundation.prepared.child import Child, run_child
 from amplifier_foundation.serialization import sanitize_for_json, sanitize_message
 from amplifier_foundation.session.store import load_metadata, load_transcript, write_metadata, write_transcript
 from amplifier_foundation.sources.store import make_directory
-from amplifier_foundation.spawn_utils import ProviderPreference
 from amplifier_foundation.tracing import generate_sub_session_id
+from amplifier_system.model_choice import ModelChoice, ProviderPreference, choose_model
 
 from .bundle.model import with_policy
 
@@ -72,11 +72,15 @@ class Delegation:
         orchestrator_config: dict[str, Any] | None = None,
         parent_messages: list[dict[str, Any]] | None = None,
         provider_preferences: Sequence[Any] | None = None,
+        model_role: str | list[str] | None = None,
         self_delegation_depth: int = 0,
         session_metadata: dict[str, Any] | None = None,
+        use_subprocess: bool = False,
         **_: Any,
     ) -> dict[str, Any]:
         """Run an instruction in a new session of an agent; `self` is the session's own kind.
+
+        A child runs in this process, `use_subprocess` or not: its modules are imported here already.
 
         Raises:
             BundleDependencyError: there is no such agent.
@@ -95,6 +99,7 @@ class Delegation:
             hook_inheritance=hook_inheritance,
             orchestrator_config=orchestrator_config,
             provider_preferences=provider_preferences,
+            model_role=model_role,
             self_delegation_depth=self_delegation_depth,
             session_metadata=session_metadata,
         )
@@ -102,8 +107,17 @@ class Delegation:
             await asyncio.to_thread(self._record, sub_session_id, parent.session_id, order)
         return await self._run(parent, order, instruction, sub_session_id, parent_messages, is_resumed=False)
 
-    async def resume(self, sub_session_id: str, instruction: str, **_: Any) -> dict[str, Any]:
+    async def resume(
+        self,
+        sub_session_id: str,
+        instruction: str,
+        provider_preferences: Sequence[Any] | None = None,
+        model_role: str | list[str] | None = None,
+        **_: Any,
+    ) -> dict[str, Any]:
         """Run another instruction in a session that was spawned before, with its conversation.
+
+        It goes on with the model that it was spawned with, unless the call prefers another; that one is kept then.
 
         Raises:
             FileNotFoundError: the store has no such session.
@@ -113,6 +127,7 @@ class Delegation:
         stored = metadata["spawn"]
         name = str(stored["agent_name"])
         definitions = {name: stored["definition"]} if stored.get("definition") is not None else None
+        is_rerouted = bool(provider_preferences or model_role)
         order = Order(
             agent_name=name,
             definition=_definition(name, self.session, definitions),
@@ -121,10 +136,14 @@ class Delegation:
             tool_inheritance=stored["tool_inheritance"],
             hook_inheritance=stored["hook_inheritance"],
             orchestrator_config=stored["orchestrator_config"],
-            provider_preferences=stored["provider_preferences"],
+            provider_preferences=provider_preferences if is_rerouted else stored["provider_preferences"],
+            model_role=model_role if is_rerouted else stored.get("model_role"),
             self_delegation_depth=stored["self_delegation_depth"],
             session_metadata=stored["session_metadata"],
         )
+        if is_rerouted:
+            changed = {**metadata, "spawn": order.stored()}
+            await asyncio.to_thread(write_metadata, self._directory(sub_session_id), changed)
         return await self._run(self.session, order, instruction, sub_session_id, messages, is_resumed=True)
 
     async def _run(
@@ -144,7 +163,7 @@ class Delegation:
             session_id=session_id,
             orchestrator_config=order.whole_orchestrator_config() or None,
             messages=messages,
-            provider_preferences=await preferences_of(order, parent),
+            provider_preferences=(await model_choice_of(order, parent)).preferences,
             self_delegation_depth=order.self_delegation_depth,
             is_resumed=is_resumed,
             on_ready=self._hand_on,
@@ -216,6 +235,7 @@ class Order:
     hook_inheritance: Mapping[str, Any]
     orchestrator_config: Mapping[str, Any]
     provider_preferences: Sequence[Any] | None
+    model_role: str | Sequence[str] | None = None
     self_delegation_depth: int
     session_metadata: Mapping[str, Any]
 
@@ -231,6 +251,7 @@ class Order:
         hook_inheritance: Mapping[str, Any] | None = None,
         orchestrator_config: Mapping[str, Any] | None = None,
         provider_preferences: Sequence[Any] | None = None,
+        model_role: str | Sequence[str] | None = None,
         self_delegation_depth: int = 0,
         session_metadata: Mapping[str, Any] | None = None,
     ) -> Order:
@@ -244,6 +265,7 @@ class Order:
             hook_inheritance=hook_inheritance or {},
             orchestrator_config=orchestrator_config or {},
             provider_preferences=provider_preferences,
+            model_role=model_role,
             self_delegation_depth=self_delegation_depth,
             session_metadata=session_metadata or {},
         )
@@ -255,7 +277,7 @@ class Order:
 
     def stored(self) -> dict[str, Any]:
         """Return what is written down of it, as plain data."""
-        preferences = [_preference(item).to_dict() for item in self.provider_preferences or ()]
+        preferences = [ProviderPreference.of(item).to_dict() for item in self.provider_preferences or ()]
         return {
             "agent_name": self.agent_name,
             "definition": None
@@ -265,6 +287,7 @@ class Order:
             "hook_inheritance": sanitize_for_json(self.hook_inheritance),
             "orchestrator_config": sanitize_for_json(self.orchestrator_config),
             "provider_preferences": preferences or None,
+            "model_role": sanitize_for_json(self.model_role),
             "self_delegation_depth": self.self_delegation_depth,
             "session_metadata": sanitize_for_json(self.session_metadata),
         }
@@ -376,22 +399,11 @@ def instruction_of(definition: Mapping[str, Any]) -> str | None:
     return definition.get("instruction") or inline or None
 
 
-async def preferences_of(order: Order, parent: Any) -> list[ProviderPreference] | None:
-    """Return the providers and models to prefer: the call's, else the agent's, else those of its model role."""
-    declared = order.provider_preferences or order.definition.get("provider_preferences")
-    if declared:
-        return [_preference(item) for item in declared]
-    roles = order.definition.get("model_role")
-    resolver = parent.coordinator.get_capability("model_role_resolver")
-    if not roles or resolver is None:
-        return None
-    for role in [roles] if isinstance(roles, str) else roles:
-        if found := await resolver.resolve(role):
-            return [_preference(item) for item in found]
-    return None
-
-
-def _preference(item: Any) -> ProviderPreference:
-    if isinstance(item, Mapping):
-        return ProviderPreference.from_dict(item)
-    return ProviderPreference(item.provider, item.model, dict(getattr(item, "config", None) or {}))
+async def model_choice_of(order: Order, parent: Any) -> ModelChoice:
+    """Return what a child works with: as the call says, else as the agent does."""
+    return await choose_model(
+        parent.coordinator,
+        provider_preferences=order.provider_preferences,
+        model_role=order.model_role,
+        agent=order.definition,
+    )

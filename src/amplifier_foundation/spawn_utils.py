@@ -5,13 +5,24 @@ from __future__ import annotations
 import fnmatch
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
 from amplifier_core.boundary import Boundary
 from amplifier_core.mount_plan import MountPlan, PlanEntry
 from amplifier_core.packages import provider_module_id, provider_name
+from amplifier_system.model_choice import ProviderPreference
+
+__all__ = [
+    "PROTECTED_CONFIG_KEYS",
+    "ModelResolutionResult",
+    "ProviderPreference",
+    "apply_provider_preferences",
+    "apply_provider_preferences_with_resolution",
+    "is_glob_pattern",
+    "resolve_model_pattern",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -48,26 +59,6 @@ PROTECTED_CONFIG_KEYS = frozenset(
     ]
 )
 """Where a provider connects and as whom: a preference never changes that."""
-
-
-@dataclass
-class ProviderPreference:
-    """A provider, a model or a pattern of models (`claude-*`), and configuration for it."""
-
-    provider: str
-    model: str
-    config: dict[str, Any] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        plain: dict[str, Any] = {"provider": self.provider, "model": self.model}
-        return {**plain, "config": self.config} if self.config else plain
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> ProviderPreference:
-        for key in ("provider", "model"):
-            if key not in data:
-                raise ValueError(f"ProviderPreference requires '{key}' key, got {sorted(data)}")
-        return cls(data["provider"], data["model"], dict(data.get("config") or {}))
 
 
 @dataclass

@@ -255,17 +255,21 @@ class Roles:
         ({"provider_preferences": [{"provider": "mock", "model": "a"}]}, [{"provider": "mock", "model": "b"}], "b"),
         ({"model_role": ["slow", "fast"]}, None, "fast-model"),
         ({"model_role": "slow"}, None, None),
+        ({"provider_preferences": [{"provider": "mock", "model": "a"}]}, "fast", "fast-model"),
+        ({"provider_preferences": [{"provider": "mock", "model": "a"}]}, ["slow"], "a"),
     ],
 )
 async def test_preferences_come_from_the_call_the_agent_or_its_role(
     prepare: Any, sessions: list[AmplifierSession], definition: dict[str, Any], given: Any, model: str | None
 ) -> None:
+    is_role = isinstance(given, str) or (isinstance(given, list) and isinstance(given[0], str))
+    choice = {"model_role": given} if is_role else {"provider_preferences": given}
     prepared = await prepare()
     async with prepared.create_session() as session:
         session.coordinator.register_capability("model_role_resolver", Roles())
         register_spawn(session, prepared)
         spawn = session.coordinator.get_capability("session.spawn")
-        await spawn(agent_name="x", instruction="go", agent_configs={"x": definition}, provider_preferences=given)
+        await spawn(agent_name="x", instruction="go", agent_configs={"x": definition}, **choice)
 
     assert sessions[1].config["providers"][0]["config"].get("default_model") == model
 
@@ -324,6 +328,127 @@ async def test_a_session_that_is_not_stored_is_not_found(tmp_path: Path, prepare
         resume = session.coordinator.get_capability("session.resume")
         with pytest.raises(FileNotFoundError):
             await resume(sub_session_id=session_id, instruction="x")
+
+
+async def test_a_resumed_child_keeps_its_model_until_a_call_prefers_another(
+    tmp_path: Path, prepare: Any, sessions: list[AmplifierSession]
+) -> None:
+    prepared = await prepare()
+    first = [{"provider": "mock", "model": "first"}]
+    answer = await spawned(prepared, store=tmp_path, provider_preferences=first)
+
+    async with prepared.create_session() as session:
+        register_spawn(session, prepared, store=tmp_path)
+        session.coordinator.register_capability("model_role_resolver", Roles())
+        resume = session.coordinator.get_capability("session.resume")
+        await resume(answer["session_id"], "again")
+        await resume(answer["session_id"], "again", model_role="fast")
+        await resume(answer["session_id"], "again")
+        await resume(answer["session_id"], "again", [{"provider": "mock", "model": "other"}])
+
+    children = [session for session in sessions if session.parent_id]
+    models = [child.config["providers"][0]["config"]["default_model"] for child in children]
+    assert models == ["first", "first", "fast-model", "fast-model", "other"]
+
+
+SEER = """
+async def mount(coordinator, config=None):
+    names = ("session.routing", "runtime_skill_overlay", "runtime_context_overlay", "mention_resolver",
+             "session.working_dir", "self_delegation_depth")
+    seen = {name: coordinator.get_capability(name) for name in names}
+    coordinator.register_capability("seen", {**seen, "metadata": coordinator.config["session"].get("metadata")})
+"""
+
+
+async def test_a_child_finds_what_it_inherits_when_its_modules_are_mounted(
+    tmp_path: Path, prepare: Any, sessions: list[AmplifierSession]
+) -> None:
+    package = tmp_path / "hooks-seer" / "amplifier_module_hooks_seer"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(SEER)
+    prepared = await prepare(hooks=[{"module": "hooks-seer", "source": str(package.parent)}])
+    routing, skills = {"preresolved_models": {}}, ["@x:skills/notes"]
+    async with prepared.create_session(session_id="parent", session_cwd=tmp_path) as session:
+        register_spawn(session, prepared)
+        offered = {"session.routing": routing, "runtime_skill_overlay": skills, "runtime_context_overlay": ["@x:c"]}
+        for name, value in {**offered, "mention_resolver": prepared}.items():
+            session.coordinator.register_capability(name, value)
+        overlay = session.coordinator.get_capability("session.runtime_overlay")
+        added = overlay(success_event="mode:transition_completed", failure_event="mode:activation_failed")
+        await added.apply("mode:audit", {"agents": {"auditor": {"instruction": "Audit."}}})
+        session.coordinator.register_capability("runtime_skill_overlay", skills)
+        spawn = session.coordinator.get_capability("session.spawn")
+        metadata = {"skill_name": "notes", "context": "fork", "is_forked_skill_session": True}
+        await spawn("auditor", "go", session_metadata=metadata, self_delegation_depth=2, use_subprocess=True)
+
+    seen = sessions[1].coordinator.get_capability("seen")
+    assert seen.pop("runtime_skill_overlay") == skills
+    assert seen == {
+        "session.routing": routing,
+        "runtime_context_overlay": None,
+        "mention_resolver": prepared,
+        "session.working_dir": str(tmp_path),
+        "self_delegation_depth": 2,
+        "metadata": metadata,
+    }
+    assert "auditor" in sessions[1].config["agents"]
+    assert "auditor" not in prepared.mount_plan["agents"]
+
+
+async def test_the_mode_of_a_session_binds_all_sessions_below_it(
+    prepare: Any, sessions: list[AmplifierSession]
+) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def guard_of(coordinator: Any) -> Any:
+        async def guard(tool_name: str, tool: Any, tool_input: Any, proceed: Any) -> Any:
+            if tool_name == "task":
+                return await proceed(tool_input)
+            asked.append((coordinator.session.session_id, tool_name))
+            return amplifier_core.ToolResult(success=False, error={"message": "the mode says no"})
+
+        return guard
+
+    writing = {
+        "instruction": "Write.",
+        "tools": [{"module": "tool-filesystem"}],
+        "providers": [
+            {
+                "module": "provider-mock",
+                "config": {
+                    "script": [
+                        {"when": {"role": "tool"}, "text": "{{last_tool_result}}"},
+                        {"tool_calls": [{"name": "write_file", "arguments": {"file_path": "x", "content": "x"}}]},
+                    ]
+                },
+            }
+        ],
+    }
+    delegating = [
+        {"when": {"role": "tool"}, "text": "{{last_tool_result}}"},
+        {"tool_calls": [{"name": "task", "arguments": {"agent": "writer", "instruction": "Write"}}]},
+    ]
+    prepared = await prepare(
+        agents={
+            "writer": writing,
+            "middle": {
+                "tools": [{"module": "tool-task", "config": {"max_recursion_depth": -1}}],
+                "providers": [{"module": "provider-mock", "config": {"script": delegating}}],
+            },
+        }
+    )
+    async with prepared.create_session(session_id="parent") as session:
+        register_spawn(session, prepared)
+        session.coordinator.register_capability("mode.guard", guard_of)
+        spawn = session.coordinator.get_capability("session.spawn")
+        direct = await spawn("writer", "go")
+        indirect = await spawn("middle", "go")
+
+    assert "the mode says no" in direct["output"]
+    assert "the mode says no" in indirect["output"]
+    writers = [session.session_id for session in sessions if session.session_id.endswith("_writer")]
+    assert asked == [(writer, "write_file") for writer in writers]
+    assert len(writers) == 2
 
 
 async def test_a_session_of_a_newer_release_is_refused(tmp_path: Path, prepare: Any) -> None:

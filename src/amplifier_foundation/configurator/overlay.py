@@ -42,6 +42,7 @@ class RuntimeOverlay:
         self, coordinator: Any, *, success_event: str, failure_event: str, bundle: Bundle | None = None
     ) -> None:
         self._coordinator = coordinator
+        _detach_agents(coordinator)
         self._success_event = success_event
         self._failure_event = failure_event
         self._bundle = bundle
@@ -153,6 +154,16 @@ class RuntimeOverlay:
     async def _tell(self, result: TransitionResult) -> None:
         event = self._success_event if result.success else self._failure_event
         await emit_quietly(self._coordinator.hooks, event, asdict(result))
+
+
+def _detach_agents(coordinator: Any) -> None:
+    """Give a session a map of agents of its own: its plan may be that of other sessions as well."""
+    plan = coordinator.config
+    own = {**plan, _AGENTS: {**(plan.get(_AGENTS) or {})}}
+    coordinator.config = own
+    session: Any = getattr(coordinator, "session", None)
+    if getattr(session, "config", None) is plan:
+        session.config = own
 
 
 def _texts(category: str, items: Any) -> list[str]:

@@ -24,7 +24,7 @@ from amplifier_foundation.observability import (
 from amplifier_foundation.session.capabilities import get_working_dir
 from amplifier_foundation.spawn_utils import apply_provider_preferences_with_resolution
 
-from .session_setup import announce_mentions, equip, hand_down_guards, offer_mentions, session_plan
+from .session_setup import announce_mentions, equip, hand_down, offer_mentions, session_plan
 from .system_prompt import give_system_prompt, has_content, namespaces_of, policy_of
 
 if TYPE_CHECKING:
@@ -78,7 +78,9 @@ async def run_child(prepared: PreparedBundle, bundle: Bundle, instruction: str, 
         with _linked(parent, session):
             await equip(prepared, session, working_dir)
             if parent is not None:
-                hand_down_guards(parent, session)
+                hand_down(parent, session)
+            if child.self_delegation_depth > 0:
+                session.coordinator.register_capability("self_delegation_depth", child.self_delegation_depth)
             await session.initialize()
             await _give_prompt(prepared, effective, session, working_dir, child)
             return await _execute(effective, session, instruction, working_dir, child)
@@ -160,8 +162,6 @@ async def _give_prompt(
     context = coordinator.get("context")
     if has_content(effective):
         announce_mentions(session)
-    if child.self_delegation_depth > 0:
-        coordinator.register_capability("self_delegation_depth", child.self_delegation_depth)
     if child.messages and hasattr(context, "set_messages"):
         await context.set_messages(child.messages)
     if has_content(effective):

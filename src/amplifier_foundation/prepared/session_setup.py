@@ -26,10 +26,13 @@ from .system_prompt import MENTIONS_RESOLVED, give_system_prompt, has_content, n
 if TYPE_CHECKING:
     from amplifier_core import AmplifierSession
     from amplifier_foundation.bundle import Bundle
+    from amplifier_foundation.configurator.overlay import RuntimeOverlay
 
     from .prepared_bundle import PreparedBundle
 
 logger = logging.getLogger(__name__)
+
+RUNTIME_OVERLAY = "session.runtime_overlay"
 
 
 async def open_session(
@@ -82,6 +85,7 @@ async def equip(prepared: PreparedBundle, session: AmplifierSession, working_dir
     if prepared.bundle_package_paths:
         coordinator.register_capability("bundle_package_paths", list(prepared.bundle_package_paths))
     set_working_dir(coordinator, working_dir)
+    offer_overlay(session, prepared.bundle)
     if rules := policy_rules(session):
         origin_of = partial(origin_of_rule, prepared.bundle)
         coordinator.register_capability(POLICY, SessionPolicy.of(rules, working_dir=working_dir, origin_of=origin_of))
@@ -126,18 +130,38 @@ def _lacks_instance_id(entry: PlanEntry) -> bool:
     return bool(entry.spec.get("id")) and not entry.spec.get("instance_id")
 
 
-# What a child session inherits of its parent's guards: it can have less, never more.
+# What a child session inherits of its parent: of guards it can have less, never more.
 
 
 GATE, CONSENT, CONCERN, GUARD = "approval.gate", "approval.consent", "approval.concern", "approval.guard"
 LEDGER, POLICY = "approval.ledger", "session.policy"
+MODE_GUARD = "mode.guard"
+"""Called with a coordinator, it returns what sees the tool calls of that session for the mode of another one."""
+MODE_GUARDS = "mode.guards"
+"""The mode guards of all sessions above, the root's first."""
+
+_HANDED_DOWN = ("mention_resolver", "mention_deduplicator", "session.routing", "delegation.limits")
+_SKILLS = "runtime_skill_overlay"
+
+
+def hand_down(parent: Any, child: Any) -> None:
+    """Give a child what its modules look for of its parent's while they are mounted, and its parent's guards."""
+    inherited = getattr(parent.coordinator, "get_capability", None)
+    register = getattr(child.coordinator, "register_capability", None)
+    if callable(inherited) and callable(register):  # stand-ins for sessions may have neither
+        for name in _HANDED_DOWN:
+            if (value := inherited(name)) is not None:
+                register(name, value)
+        if skills := inherited(_SKILLS):
+            register(_SKILLS, list(skills))
+    hand_down_guards(parent, child)
 
 
 def hand_down_guards(parent: Any, child: Any) -> None:
     """Give a child the gate that decides about its parent's calls, and the parent's policy with the child's own rules.
 
-    The gate is asked about every call of a tool of the child, whichever loop it has. Called before the child's modules
-    are mounted: a guard among them finds the gate and can only deny more.
+    The gate, and the modes of the sessions above, are asked about every call of a tool of the child, whichever loop it
+    has. Called before the child's modules are mounted: a guard among them finds the gate and can only deny more.
     """
     inherited = getattr(parent.coordinator, "get_capability", None)
     register = getattr(child.coordinator, "register_capability", None)
@@ -146,12 +170,32 @@ def hand_down_guards(parent: Any, child: Any) -> None:
     for name in (GATE, CONSENT, CONCERN, GUARD, LEDGER):
         if (value := inherited(name)) is not None:
             register(name, value)
+    own = inherited(MODE_GUARD)
+    modes = (*(inherited(MODE_GUARDS) or ()), *((own,) if callable(own) else ()))
+    register(MODE_GUARDS, modes)
     intercept = getattr(child.coordinator, "intercept_tools", None)  # which only this kernel has
-    if callable(intercept) and (guard := inherited(GUARD)) is not None:
-        intercept(GUARD, guard)
+    if callable(intercept):
+        if (guard := inherited(GUARD)) is not None:
+            intercept(GUARD, guard)
+        for level, guard_of in enumerate(modes):
+            intercept(f"{MODE_GUARD} {level}", guard_of(child.coordinator))
     policy = inherited(POLICY)
     if hasattr(policy, "narrowed_by"):
         register(POLICY, policy.narrowed_by(policy_rules(child)))
+
+
+def offer_overlay(session: AmplifierSession, bundle: Bundle | None) -> None:
+    """Let modules add agents, context and skills to the running session for a while.
+
+    The capability is called with `success_event` and `failure_event`, by name, and returns a `RuntimeOverlay`.
+    """
+    session.coordinator.register_capability(RUNTIME_OVERLAY, partial(_overlay, session.coordinator, bundle))
+
+
+def _overlay(coordinator: Any, bundle: Bundle | None, **events: str) -> RuntimeOverlay:
+    from amplifier_foundation.configurator.overlay import RuntimeOverlay  # few sessions need one
+
+    return RuntimeOverlay(coordinator, bundle=bundle, **events)
 
 
 def policy_rules(session: Any) -> Any:

@@ -79,17 +79,15 @@ class SystemPrompt:
         return frozenset(file.content_hash for file in collected.files)
 
     def _collect(self) -> _Collected:
-        """Read everything, in one go: a worker thread for each of a hundred files costs more than reading them."""
+        """Read everything, in one go: a worker thread for each of a hundred files costs more than reading them.
+
+        Files that the instruction mentions come first: what is said first is what the author wants to be read first.
+        """
         instruction = self.bundle.instruction or ""
         files = ContentDeduplicator()
         paths: dict[str, Path] = {}
         failed: list[tuple[str, str]] = []
         policy = policy_of(self.session) or default_policy(Path("/"))
-        for name, path in self.bundle.context.items():
-            if reason := why_unreadable(path, policy) or _add_declared(files, path):
-                failed += [(name, reason)] if reason != "not_found" else []
-            else:
-                paths[name] = path
         literal = self.bundle._agent_instruction
         resolver = BaseMentionResolver(namespaces_of(self.bundle), self.base_path, literal=literal)
         for result in MentionLoading(resolver, files, policy=policy).load(instruction):
@@ -97,6 +95,11 @@ class SystemPrompt:
                 failed.append((result.mention, result.failure_reason))
             elif result.resolved_path is not None:
                 paths[result.mention] = result.resolved_path
+        for name, path in self.bundle.context.items():
+            if reason := why_unreadable(path, policy) or _add_declared(files, path):
+                failed += [(name, reason)] if reason != "not_found" else []
+            else:
+                paths[name] = path
         unique, names = files.get_unique_files(), names_by_path(files, paths)
         block = format_files(unique, names)
         text = f"{instruction}\n\n---\n\n{block}" if block else instruction

@@ -82,10 +82,20 @@ class Children:
         self.invocations += 1
         record = await runner.runtime.store.read(child.session_id)
         setup = runner.setup.for_agent(agent_name, child.instruction)
-        return await self._run(record, hold, setup, instruction, child.metadata, child.messages, child)
+        depth = child.self_delegation_depth
+        return await self._run(record, hold, setup, instruction, child.metadata, child.messages, depth=depth)
 
-    async def resume(self, sub_session_id: str, instruction: str, **options: Any) -> dict[str, Any]:
+    async def resume(
+        self,
+        sub_session_id: str,
+        instruction: str,
+        provider_preferences: Sequence[Any] | None = None,
+        model_role: str | Sequence[str] | None = None,
+        **options: Any,
+    ) -> dict[str, Any]:
         """Run another instruction in a child of this tree; the capability `session.resume`.
+
+        It goes on with the model that it was spawned with, unless the call prefers another; that one is kept then.
 
         Raises:
             FileNotFoundError: there is no such child.
@@ -99,8 +109,24 @@ class Children:
         if record.root_id != tree.events.root_session_id or record.created_by != "agent":
             raise FileNotFoundError(f"session {sub_session_id!r} is not a child of this tree")
         hold = await runtime.store.acquire(sub_session_id, runtime.holder)
+        try:
+            if provider_preferences or model_role:
+                from .spawning import plan_with_choice  # loaded with the first child
+
+                plan = await runtime.store.read_plan(sub_session_id)
+                parent = self._runner.kernel.session.coordinator
+                rerouted = await plan_with_choice(plan, parent, provider_preferences, model_role)
+                if rerouted != plan:
+                    await runtime.store.switch_plan(hold, rerouted, {})
+                    record = await runtime.store.read(sub_session_id)
+            agent = await runtime.store.read_document(sub_session_id, AGENT_DOCUMENT) or {}
+        except BaseException:
+            await runtime.store.release(hold)
+            raise
         setup = await as_agent(runtime.store, record, self._runner.setup)
-        return await self._run(record, hold, setup, instruction, options.get("session_metadata") or {})
+        metadata = options.get("session_metadata") or {}
+        depth = int(agent.get("self_delegation_depth") or 0)
+        return await self._run(record, hold, setup, instruction, metadata, depth=depth)
 
     def _new(self, child: ChildPlan) -> NewSession:
         parent = self._runner.record
@@ -124,7 +150,9 @@ class Children:
             build_id=parent.build_id,
             metadata=dict(child.metadata),
         )
-        agent = {"name": child.agent_name, "instruction": child.instruction}
+        agent: dict[str, Any] = {"name": child.agent_name, "instruction": child.instruction}
+        if child.self_delegation_depth > 0:
+            agent["self_delegation_depth"] = child.self_delegation_depth
         return NewSession(record, child.plan, documents={AGENT_DOCUMENT: agent})
 
     async def _run(
@@ -135,7 +163,8 @@ class Children:
         instruction: str,
         metadata: Mapping[str, Any],
         inherited: Sequence[Mapping[str, Any]] = (),
-        planned: ChildPlan | None = None,
+        *,
+        depth: int = 0,
     ) -> dict[str, Any]:
         parent = self._runner
         child = type(parent)(
@@ -147,14 +176,12 @@ class Children:
             setup=setup,
             parent=parent,
             parent_tool_call_id=metadata.get("tool_call_id") or running_call_id(),
+            self_delegation_depth=depth,
         )
         self._running[record.session_id] = child
         try:
             messages: list[Message] = [dict(message) for message in inherited]
             await child.start(inherited=messages)
-            if planned is not None and planned.self_delegation_depth > 0:
-                depth = planned.self_delegation_depth
-                child.kernel.session.coordinator.register_capability("self_delegation_depth", depth)
             try:
                 with _linked(parent, child):
                     result = await child.execute(instruction, parent.journal.correlation_id)
@@ -170,7 +197,7 @@ class Children:
 
 _OPTIONS = (
     *("agent_configs", "sub_session_id", "tool_inheritance", "hook_inheritance", "orchestrator_config"),
-    *("parent_messages", "provider_preferences", "self_delegation_depth", "session_metadata"),
+    *("parent_messages", "provider_preferences", "model_role", "self_delegation_depth", "session_metadata"),
 )
 
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from amplifier_core import AmplifierSession, HookResult, ModuleCoordinator
 from amplifier_core.boundary import Boundary, TaskBoundary, settle
 from amplifier_core.events import PROMPT_SUBMIT, TOOL_PRE
-from amplifier_foundation.prepared.session_setup import hand_down_guards, session_plan
+from amplifier_foundation.mentions import ContentDeduplicator
+from amplifier_foundation.prepared.session_setup import hand_down, offer_overlay, session_plan
 from amplifier_foundation.session.capabilities import set_working_dir
 from amplifier_kit.approval import EACH_WRITE
 from amplifier_kit.concerns import LEDGER, SESSION_TAINTED
@@ -31,6 +32,7 @@ from .context_messages import DOCUMENT, ContextMessages, for_kernel
 from .displays import EventDisplay
 from .interruption import REPAIRED, Remains, ends_repaired, repair
 from .journal import GO_ON, PRIORITY
+from .module_record import CAPABILITY, ModuleRecord
 from .receipts import ask_tool
 from .transcript import RecordedContext, for_context, last_turn
 from .uncounted_usage import TURN_DONE, brought_up, counted_until, used_in
@@ -163,7 +165,12 @@ class KernelSession:
         coordinator.register_capability("session.spawn", runner.children.spawn)
         coordinator.register_capability("session.resume", runner.children.resume)
         coordinator.register_capability("mention_resolver", runner.setup.places.resolver())
+        coordinator.register_capability("mention_deduplicator", ContentDeduplicator())
         coordinator.register_capability("session_manager", runner.runtime)
+        coordinator.register_capability(CAPABILITY, ModuleRecord(runner))
+        if runner.self_delegation_depth > 0:
+            coordinator.register_capability("self_delegation_depth", runner.self_delegation_depth)
+        offer_overlay(self.session, runner.setup.bundle)
         coordinator.register_capability("redaction.scrub", runner.runtime.secrets.scrubbed)
         build, paths = runner.setup.build, runner.runtime.paths
         if reason := unfit_working_dir(runner.working_dir, paths):
@@ -172,7 +179,7 @@ class KernelSession:
         policy = session_policy_for(plan, paths=paths, working_dir=runner.working_dir, build=build, workspace=workspace)
         coordinator.register_capability(_POLICY, policy)
         if runner.parent is not None:
-            hand_down_guards(runner.parent.kernel.session, self.session)
+            hand_down(runner.parent.kernel.session, self.session)
             coordinator.register_capability(_POLICY, coordinator.get_capability(_POLICY).opening(workspace))
         return coordinator.get_capability(_POLICY)
 

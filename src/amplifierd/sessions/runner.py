@@ -55,11 +55,13 @@ class ExecutionRunner:
         setup: SessionSetup,
         parent: ExecutionRunner | None = None,
         parent_tool_call_id: str | None = None,
+        self_delegation_depth: int = 0,
         layers: Sequence[CallLayer] = (),
     ) -> None:
         self.runtime, self.session_id, self.hold, self.record = session_manager, session_id, hold, record
         self.tree, self.setup, self.parent = tree, setup, parent
         self.depth: int = parent.depth + 1 if parent else 0
+        self.self_delegation_depth = self_delegation_depth
         self.repaired: RepairReport = RepairReport(session_id)
         self.unread_keys: tuple[UnreadKey, ...] = ()
         nesting = nesting_of(self.depth, parent_tool_call_id) if parent else NOT_NESTED

@@ -9,9 +9,10 @@ from typing import Any
 from amplifier_core.mount_plan import MountPlan
 from amplifier_foundation.bundle import Bundle
 from amplifier_foundation.dicts.merge import deep_merge
-from amplifier_foundation.spawn import SELF, Order, child_bundle, instruction_of, preferences_of
+from amplifier_foundation.spawn import SELF, Order, child_bundle, instruction_of, model_choice_of
 from amplifier_foundation.spawn_utils import apply_provider_preferences_with_resolution
 from amplifier_foundation.tracing import generate_sub_session_id
+from amplifier_system.model_choice import choose_model
 from amplifierd.exceptions import AgentNotFoundError
 
 
@@ -40,6 +41,7 @@ async def plan_child(
     orchestrator_config: Mapping[str, Any] | None = None,
     parent_messages: Sequence[Mapping[str, Any]] | None = None,
     provider_preferences: Sequence[Any] | None = None,
+    model_role: str | Sequence[str] | None = None,
     self_delegation_depth: int = 0,
     session_metadata: Mapping[str, Any] | None = None,
     stored_plan: Mapping[str, Any],
@@ -51,17 +53,18 @@ async def plan_child(
     Raises:
         AgentNotFoundError: the parent has no such agent.
     """
-    agents = {**(stored_plan.get("agents") or {}), **(agent_configs or {})}
-    definition = _definition(agent_name, agents)
+    known = {**_added(parent, stored_plan), **(stored_plan.get("agents") or {})}
+    definition = _definition(agent_name, {**known, **(agent_configs or {})})
     order = Order.of(
         agent_name,
         definition,
-        stored_plan.get("agents"),
+        known,
         agent_configs,
         tool_inheritance=tool_inheritance,
         hook_inheritance=hook_inheritance,
         orchestrator_config=orchestrator_config,
         provider_preferences=provider_preferences,
+        model_role=model_role,
         self_delegation_depth=self_delegation_depth,
         session_metadata=session_metadata,
     )
@@ -69,8 +72,8 @@ async def plan_child(
     plan = own.to_mount_plan()
     if config := order.whole_orchestrator_config():
         plan = _with_orchestrator_config(plan, config)
-    if preferences := await preferences_of(order, parent):
-        plan = await apply_provider_preferences_with_resolution(plan, preferences, parent.coordinator)
+    choice = await model_choice_of(order, parent)
+    plan = await apply_provider_preferences_with_resolution(plan, choice.preferences, parent.coordinator)
     return ChildPlan(
         session_id=sub_session_id or generate_sub_session_id(agent_name, parent.session_id),
         agent_name=agent_name,
@@ -80,6 +83,21 @@ async def plan_child(
         metadata=dict(session_metadata or {}),
         self_delegation_depth=self_delegation_depth,
     )
+
+
+async def plan_with_choice(
+    plan: dict[str, Any], coordinator: Any, provider_preferences: Sequence[Any] | None, model_role: Any
+) -> dict[str, Any]:
+    """Return a child's plan with the model that a call prefers; `coordinator` is that of its parent."""
+    choice = await choose_model(coordinator, provider_preferences=provider_preferences, model_role=model_role)
+    return await apply_provider_preferences_with_resolution(plan, choice.preferences, coordinator)
+
+
+def _added(parent: Any, stored_plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the agents that the running session has beyond its stored plan, such as those of a mode."""
+    live = parent.coordinator.config.get("agents")
+    stored = stored_plan.get("agents") or {}
+    return {name: agent for name, agent in live.items() if name not in stored} if isinstance(live, Mapping) else {}
 
 
 def _definition(agent_name: str, agents: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -77,6 +77,69 @@ async def test_a_child_can_be_resumed_by_itself_and_through_its_parent(
     assert (third.turn, third.status) == (3, "completed")
 
 
+class Roles:
+    """Serves the role fast."""
+
+    async def resolve(self, role: str) -> list[dict[str, str]]:
+        return [{"provider": "mock", "model": f"{role}-model"}] if role == "fast" else []
+
+
+async def test_a_child_keeps_its_model_until_a_call_prefers_another(home: Home, work: Path, tmp_path: Path) -> None:
+    async with home.sessions.open(**delegating().source(home, "plan", tmp_path), working_dir=work) as session:
+        await session.load()
+        coordinator = session.runner.kernel.session.coordinator
+        coordinator.register_capability("model_role_resolver", Roles())
+        spawn, resume = (coordinator.get_capability(f"session.{name}") for name in ("spawn", "resume"))
+        agents = {"roled": {**HELPER, "model_role": ["slow", "fast"]}}
+        child = (await spawn("roled", "go", agent_configs=agents, self_delegation_depth=1))["session_id"]
+        models = [model_of(home, child)]
+        for options in ({}, {"provider_preferences": [{"provider": "mock", "model": "other"}]}, {}):
+            await resume(child, "again", **options)
+            models.append(model_of(home, child))
+        await resume(child, "again", model_role="fast")
+        models.append(model_of(home, child))
+
+    assert models == ["fast-model", "fast-model", "other", "other", "fast-model"]
+    assert home.sessions.get(child).turn_count == 5
+
+
+def model_of(home: Home, session_id: str) -> Any:
+    plan = home.sessions.plan(session_id)
+    return plan["providers"][0]["config"]["default_model"]
+
+
+async def test_agents_of_an_overlay_work_and_leave_the_stored_plan_as_it_is(
+    home: Home, work: Path, tmp_path: Path
+) -> None:
+    async with home.sessions.open(**delegating().source(home, "plan", tmp_path), working_dir=work) as session:
+        await session.load()
+        coordinator = session.runner.kernel.session.coordinator
+        overlay = coordinator.get_capability("session.runtime_overlay")(success_event="a:b", failure_event="a:c")
+        await overlay.apply("mode:audit", {"agents": {"auditor": HELPER}})
+        answer = await coordinator.get_capability("session.spawn")(
+            "auditor", "go", session_metadata={"skill_name": "x"}
+        )
+
+    plan, child = home.sessions.plan(session.session_id), home.sessions.plan(answer["session_id"])
+    assert (sorted(plan["agents"]), sorted(child["agents"])) == (["helper"], ["auditor", "helper"])
+    assert child["session"]["metadata"] == {"skill_name": "x"}
+
+
+async def test_modules_keep_the_name_and_the_mode_of_a_session(home: Home, work: Path, tmp_path: Path) -> None:
+    async with home.sessions.open(**delegating().source(home, "plan", tmp_path), working_dir=work) as session:
+        await session.load()
+        record = session.runner.kernel.session.coordinator.get_capability("session.record")
+        assert record.is_root
+        assert await record.set({"name": None}, name="Milk", active_mode="plan")
+        assert not await record.set({"name": None}, name="Something else")
+        with pytest.raises(KeyError, match="owner"):
+            await record.set(owner="me")
+        name = record.get("name")
+
+    stored = home.sessions.get(session.session_id)
+    assert (name, stored.name, stored.fields()["active_mode"]) == ("Milk", "Milk", "plan")
+
+
 LOOP = """
 class Loop:
     def __init__(self, config):

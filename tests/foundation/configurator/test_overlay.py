@@ -105,3 +105,14 @@ async def test_an_agent_that_is_only_named_is_read_from_its_file(tmp_path: Path)
     agents = watched.coordinator.config["agents"]
     assert agents["b:scout"]["instruction"] == agents["scout"]["instruction"] == "Look."
     assert (agents["b:scout"]["description"], agents["scout"]["description"]) == ("From its file.", "Own.")
+
+
+async def test_sessions_of_one_plan_share_nothing_that_an_overlay_adds() -> None:
+    plan = {**PLAN, "agents": dict(PLAN["agents"])}
+    first, second = AmplifierSession(plan), AmplifierSession(plan)
+    overlay = RuntimeOverlay(first.coordinator, success_event="mode:changed", failure_event="mode:failed")
+
+    await overlay.apply("mode:audit", {"agents": {"auditor": {"description": "A"}}})
+
+    assert sorted(first.coordinator.config["agents"]) == sorted(first.config["agents"]) == ["auditor", "own"]
+    assert [*second.coordinator.config["agents"]] == [*plan["agents"]] == ["own"]

@@ -231,7 +231,7 @@ async def prompt_of(prepared: PreparedBundle, **options: Any) -> tuple[list[str]
         return [await factory(), await factory()], events
 
 
-async def test_the_system_prompt_has_the_declared_files_then_the_mentioned_ones(
+async def test_the_system_prompt_has_the_mentioned_files_then_the_declared_ones(
     tmp_path: Path, make_bundle: MakeBundle, cache_dir: Path
 ) -> None:
     project = tmp_path / "project"
@@ -253,19 +253,19 @@ async def test_the_system_prompt_has_the_declared_files_then_the_mentioned_ones(
         == second
         == (
             "Main @pb:m.md @AGENTS.md @pb:gone.md\n\n---\n\n"
-            f'<context_file paths="pb:b.md → {tmp_path / "b.md"}">\nB\n</context_file>\n\n'
             f'<context_file paths="@pb:m.md → {tmp_path / "m.md"}">\nM\n</context_file>\n\n'
-            f'<context_file paths="@AGENTS.md → {project / "AGENTS.md"}">\nA\n</context_file>'
+            f'<context_file paths="@AGENTS.md → {project / "AGENTS.md"}">\nA\n</context_file>\n\n'
+            f'<context_file paths="pb:b.md → {tmp_path / "b.md"}">\nB\n</context_file>'
         )
     )
     (event,) = events
     assert (event["source"], event["turn"], event["deduplicated_count"]) == ("bundle_context", None, 0)
     assert [(entry["mention"], entry["source_type"], entry["is_new"]) for entry in event["resolutions"]] == [
-        ("pb:b.md", "bundle_namespace", True),
         ("@pb:m.md", "bundle_namespace", True),
         ("@AGENTS.md", "relative_path", True),
+        ("pb:b.md", "bundle_namespace", True),
     ]
-    assert event["resolutions"][0]["resolved_path"] == str(tmp_path / "b.md")
+    assert event["resolutions"][2]["resolved_path"] == str(tmp_path / "b.md")
     assert {(entry["mention"], entry["reason"]) for entry in event["failed"]} == {
         ("folder", "directory"),
         ("@pb:gone.md", "not_found"),
