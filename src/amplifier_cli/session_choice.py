@@ -115,7 +115,12 @@ async def chosen_agent(
     build = await home.profiles.compile(profile, frozen=frozen) if frozen else await home.profiles.ensure(profile)
     for warning in _warnings(home, build):
         say(f"warning: {warning}")
-    return {"profile": str(profile), "overrides": _changes(home, config, build.plan(), profile), **limits}
+    return {
+        "profile": str(profile),
+        "build": build,
+        "overrides": _changes(home, config, build.plan(), profile),
+        **limits,
+    }
 
 
 def _changes(

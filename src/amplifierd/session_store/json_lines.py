@@ -50,6 +50,11 @@ def encoded_file(value: Any) -> bytes:
         return json_text(value)
 
 
+def as_stored(value: Any) -> Any:
+    """A copy of a value as a store gives it back."""
+    return json.loads(encoded(value))
+
+
 def encoded_lines(entries: Iterable[Mapping[str, Any]]) -> bytes:
     return b"".join(encoded(entry) + b"\n" for entry in entries)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from amplifier_system.threads import in_thread
+from amplifierd.builds.build import Build
 from amplifierd.builds.home_profiles import Profiles
 from amplifierd.documents.literal_secrets import KeepSecret, conceal
 from amplifierd.exceptions import MountPlanError, SessionStateError
@@ -45,10 +46,12 @@ _WHOLE_PLAN = (
 class SessionRequest:
     """What a new session is asked to be; exactly one of `profile`, `bundle` and `plan`.
 
-    `history` has messages of a conversation that went on elsewhere, and goes on here.
+    `build` is that of the profile if the caller has made sure of it already. `history` has messages of a conversation
+    that went on elsewhere, and goes on here.
     """
 
     profile: str | None = None
+    build: Build | None = None
     bundle: str | None = None
     plan: Mapping[str, Any] | None = None
     working_dir: Path = field(default_factory=Path.cwd)
@@ -159,7 +162,7 @@ class Creation:
                 f"a session has one source, got {', '.join(given) or 'none'}", hint="give a profile, a bundle or a plan"
             )
         if request.profile is not None:
-            setup = await self._setups.of_profile(request.profile, request.working_dir)
+            setup = await self._setups.of_profile(request.profile, request.working_dir, build=request.build)
             assert setup.build is not None
             plan = await self._plans.generate(setup.build, form=request.form, overrides=request.overrides)
             plan["session"] = _with_profile_name(plan["session"], str(setup.profile_id))

@@ -17,6 +17,7 @@ from amplifier_system.tasks import run_to_end
 from amplifierd.checkpoints import Checkpoints
 from amplifierd.exceptions import CheckpointError, SessionNotFoundError, SessionStateError
 from amplifierd.limits import Limits
+from amplifierd.session_store.json_lines import as_stored
 from amplifierd.session_store.protocol import Hold, NewSession
 from amplifierd.session_store.record import SessionRecord, SessionState, checked_session_id, now
 
@@ -117,7 +118,7 @@ class OpenSessions(SessionReading):
         """Store a session without starting it.
 
         `options` are `session_id`, `name`, `overrides`, `form`, `limits`, `on_takeover`, `metadata`, `tags`, `owner`,
-        `working_dir_scope`, `start` and `history`.
+        `working_dir_scope`, `start`, `history`, and `build`, what `home.profiles.ensure` has returned for the profile.
 
         Raises:
             MountPlanError: the plan breaks rules.
@@ -196,7 +197,7 @@ class OpenSessions(SessionReading):
             self._trees.begin(hold, new)
             try:
                 tree = await self._trees.tree(session_id, approver, display)
-                return await self._start(new.record, hold, tree, setup, ())
+                return await self._start(new.record, hold, tree, setup, (), plan=as_stored(new.plan))
             except BaseException:
                 await run_to_end(self.runtime.announcements.delete(hold, new.record))
                 await run_to_end(self._trees.leave(session_id))
@@ -284,14 +285,21 @@ class OpenSessions(SessionReading):
         return ExecutionRunner(self.runtime, record.session_id, hold=hold, record=record, tree=tree, setup=setup)
 
     async def _start(
-        self, record: SessionRecord, hold: Hold, tree: SessionTree, setup: SessionSetup, layers: Sequence[CallLayer]
+        self,
+        record: SessionRecord,
+        hold: Hold,
+        tree: SessionTree,
+        setup: SessionSetup,
+        layers: Sequence[CallLayer],
+        *,
+        plan: Mapping[str, Any] | None = None,
     ) -> Session:
         runner = ExecutionRunner(
             self.runtime, record.session_id, hold=hold, record=record, tree=tree, setup=setup, layers=layers
         )
         if runner.parent is None:
             runner.checkpoints = await self._checkpoints_of(runner)
-        await runner.start()
+        await runner.start(plan=plan)
         session = Session(runner, self._close)
         self._open[record.session_id] = session
         self._users[record.session_id] = 1

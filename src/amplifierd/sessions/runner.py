@@ -136,15 +136,17 @@ class ExecutionRunner:
             raise RuntimeError(f"session {self.session_id} is not started")
         return self._kernel
 
-    async def start(self, *, inherited: Sequence[Message] = ()) -> None:
-        """Load the modules and put the history into the context; `inherited` is what a child is told of its parent's.
+    async def start(self, *, plan: Mapping[str, Any] | None = None, inherited: Sequence[Message] = ()) -> None:
+        """Load the modules and put the history into the context.
+
+        `plan` is the stored one if the caller has it; `inherited` is what a child takes over of its parent's history.
 
         Raises:
             RuntimeError: the orchestrator, the context or a required module cannot be loaded; nothing is left behind.
         """
         kernel = KernelSession(self)
         try:
-            await kernel.load(await self.runtime.store.read_plan(self.session_id))
+            await kernel.load(await self.runtime.store.read_plan(self.session_id) if plan is None else plan)
         except BaseException:
             await kernel.close()
             raise

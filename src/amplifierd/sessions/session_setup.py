@@ -137,24 +137,26 @@ class SetupFinder:
                 hint=f"if you trust the bundle, add it: amplifier bundle add {shown(reference)}",
             )
 
-    async def of_profile(self, profile: str, working_dir: Path, build_id: str | None = None) -> SessionSetup:
-        """Return the setup of a profile, with that very build where it still exists.
+    async def of_profile(
+        self, profile: str, working_dir: Path, build_id: str | None = None, *, build: Build | None = None
+    ) -> SessionSetup:
+        """Return the setup of a profile: with `build` if the caller has it, else with that of an id if it still exists.
 
         Raises:
             ProfileCompilationError: `builds.url` is set, and the build cannot be had; or the build was changed.
         """
         profile_id = ProfileId.parse(profile)
-        build = await self._profiles.open_build(profile_id, build_id) if build_id else None
-        warning = None
-        if build is None and build_id is not None and self._profiles.is_supplied:
-            build = await self._profiles.obtain(profile_id, build_id)
+        warning = newer = None
+        if build is None and build_id is not None:
+            build = await self._stored_build(profile_id, build_id)
+            published = self._profiles.find_build(profile_id) if build is not None else None
+            if build is not None and published is not None and published.build_id != build.build_id:
+                newer = published.build_id
         if build is None:
             build = await self._profiles.ensure(profile_id)
             if build_id is not None and build.build_id != build_id:
                 warning = f"build-changed: build {build_id} of {profile_id} is gone, {build.build_id} is used"
-        published = self._profiles.find_build(profile_id)
         build = self._shared(build)
-        newer = published.build_id if published is not None and published.build_id != build.build_id else None
         return SessionSetup(
             resolver=self._resolvers(pins={str(profile_id): build.path}),
             places=self._places(working_dir, build.path / "contexts"),
@@ -168,6 +170,12 @@ class SetupFinder:
             replaced=tuple(text for text in build.lock.warnings if text.startswith(f"{REPLACED}: ")),
             place_of=OfBuild(build, self._catalogue.is_fetched),
         )
+
+    async def _stored_build(self, profile_id: ProfileId, build_id: str) -> Build | None:
+        build = await self._profiles.open_build(profile_id, build_id)
+        if build is None and self._profiles.is_supplied:
+            build = await self._profiles.obtain(profile_id, build_id)
+        return build
 
     def _shared(self, build: Build) -> Build:
         """Return one and the same object for all sessions of a build: its lock is large."""

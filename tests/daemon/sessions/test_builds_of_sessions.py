@@ -112,3 +112,16 @@ def open_files_at(path: Path) -> int:
         with suppress(OSError):
             found += descriptor.readlink() == path
     return found
+
+
+async def test_a_session_runs_the_build_that_its_caller_has_made_sure_of(tmp_path: Path, work: Path) -> None:
+    home = open_machine(tmp_path / "home", None)
+    profile = Agent(["One."]).source(home, "profile", work)["profile"]
+    build = await home.profiles.ensure(profile)
+    Agent(["Another."]).source(home, "profile", work)
+
+    async with home.sessions.open(profile, build=build, working_dir=work) as session:
+        assert (await session.execute("First")).response == "One."
+
+    assert home.sessions.get(session.session_id).build_id == build.build_id
+    await home.sessions.close()
