@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from amplifier_core.exceptions import AmplifierError
-from amplifier_foundation.serialization import sanitize_for_json
+from amplifier_core.utils import json_safe
 from amplifier_system.processes import ProcessTree, reading
 
 _KEPT_CHARACTERS = 2000
@@ -43,7 +43,7 @@ async def run_session_in_subprocess(
         SubprocessSessionError: the session failed, or its process ended without an answer.
     """
     order = {
-        "config": sanitize_for_json(config),
+        "config": json_safe(config),
         "prompt": prompt,
         "parent_id": parent_id,
         "project_path": str(project_path),
@@ -56,8 +56,8 @@ async def run_session_in_subprocess(
     with tempfile.TemporaryDirectory() as folder:  # for this user alone: a plan may hold keys
         file = Path(folder, "session.json")
         await asyncio.to_thread(file.write_text, json.dumps(order), encoding="utf-8")
-        async with asyncio.timeout(timeout):
-            printed = await _run([sys.executable, "-m", __name__, str(file)], project_path)
+        async with asyncio.timeout(timeout):  # -P: what lies in the project takes no package's place
+            printed = await _run([sys.executable, "-P", "-m", __name__, str(file)], project_path)
         answer = file.with_suffix(".answer")
         if not answer.is_file():
             told = printed.strip()[-_KEPT_CHARACTERS:] or "it said nothing"

@@ -3,7 +3,9 @@
 import asyncio
 import dataclasses
 import math
+import warnings
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,7 +56,7 @@ def test_the_configuration_has_defaults_and_a_positional_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given_value", "read"), [(True, 0.2), (None, 0.2), (0.7, 0.2), (1, 0.2), (False, 0.0), (0, 0.0), (0.0, 0.0)]
+    ("given_value", "read"), [(True, 0.2), (None, 0.2), (0.2, 0.2), (1, 0.2), (False, 0.0), (0, 0.0), (0.0, 0.0)]
 )
 def test_jitter_counts_by_its_truth(given_value: Any, read: float) -> None:
     config = RetryConfig(jitter=given_value)
@@ -232,9 +234,19 @@ def test_an_error_is_classified_by_status_then_message(
     assert classify_error_message(message, status_code=status_code, provider="acme") is error_class
 
 
-def test_delays_have_other_names_in_the_ecosystem() -> None:
-    with pytest.warns(DeprecationWarning, match="initial_delay"):
-        config = RetryConfig(min_delay=0.5, backoff_multiplier=3.0)
+def test_the_names_of_before_are_deprecated() -> None:
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        config = RetryConfig(min_delay=0.5, backoff_multiplier=3.0, jitter=0.3)
+        assert (config.min_delay, config.backoff_multiplier) == (config.initial_delay, config.backoff_factor)
 
-    assert (config.initial_delay, config.backoff_factor) == (config.min_delay, config.backoff_multiplier) == (0.5, 3.0)
+    assert (config.initial_delay, config.backoff_factor, config.jitter) == (0.5, 3.0, 0.2)
+    assert [str(each.message) for each in warned] == [
+        "passing a float for jitter is deprecated, use a bool",
+        "min_delay is deprecated, use initial_delay",
+        "backoff_multiplier is deprecated, use backoff_factor",
+        "min_delay is deprecated, use initial_delay",
+        "backoff_multiplier is deprecated, use backoff_factor",
+    ]
+    assert {Path(each.filename) for each in warned} == {Path(__file__)}
     assert dataclasses.replace(config, max_retries=1) == RetryConfig(1, 0.5, backoff_factor=3.0)

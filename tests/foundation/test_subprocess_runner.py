@@ -16,6 +16,8 @@ class Loop:
         self.coordinator = coordinator
 
     async def execute(self, prompt, context, providers, tools, hooks, **more):
+        if prompt == "budget":
+            return repr(self.coordinator.config["session"]["injection_budget_per_turn"])
         if prompt == "fail":
             raise ValueError("no such luck")
         ask = self.coordinator.get_capability
@@ -65,3 +67,17 @@ async def test_a_session_answers_from_a_process_of_its_own(tmp_path: Path, loop:
 async def test_a_session_that_fails_says_why(tmp_path: Path, loop: Path) -> None:
     with pytest.raises(SubprocessSessionError, match="no such luck"):
         await run_session_in_subprocess(PLAN, "fail", None, tmp_path, module_paths={"loop-told": loop})
+
+
+async def test_a_plan_arrives_as_it_is_and_no_file_of_the_project_takes_a_packages_place(
+    tmp_path: Path, loop: Path
+) -> None:
+    session = PLAN["session"] | {"injection_budget_per_turn": None}  # type: ignore[operator] # a mapping of the plan
+    for name in ("amplifier_foundation", "json"):
+        (tmp_path / f"{name}.py").write_text("raise SystemError('of the project')\n")
+
+    answer = await run_session_in_subprocess(
+        PLAN | {"session": session}, "budget", None, tmp_path, module_paths={"loop-told": loop}
+    )
+
+    assert answer == "None"

@@ -22,6 +22,9 @@ from amplifier_core.llm_errors import (
 
 T = TypeVar("T")
 
+_JITTER = 0.2
+"""What `jitter` reads where delays are spread."""
+
 _ERROR_BY_STATUS: dict[int, type[LLMError]] = {
     401: AuthenticationError,
     403: AccessDeniedError,
@@ -50,7 +53,8 @@ class RetryConfig:
     """How often and how patiently to retry; delays are in seconds.
 
     `jitter` spreads the delays of concurrent callers. Give any truth value, `None` meaning on; it reads 0.2 when on
-    and 0.0 when off. `min_delay` and `backoff_multiplier` are other words for `initial_delay` and `backoff_factor`.
+    and 0.0 when off. `min_delay` and `backoff_multiplier` are deprecated words for `initial_delay` and
+    `backoff_factor`.
     """
 
     max_retries: int
@@ -76,24 +80,35 @@ class RetryConfig:
             raise TypeError(f"max_retries must be an int, got {max_retries!r}")
         if max_retries < 0:
             raise ValueError(f"max_retries must not be negative, got {max_retries!r}")
+        if isinstance(jitter, float) and jitter not in (_JITTER, 0.0):  # what it reads, a copy may be given
+            _deprecate("passing a float for jitter is deprecated, use a bool")
         if min_delay is not None:
-            warnings.warn("RetryConfig(min_delay=…) is initial_delay now", DeprecationWarning, stacklevel=2)
+            _deprecate("min_delay is deprecated, use initial_delay")
+        if backoff_multiplier is not None:
+            _deprecate("backoff_multiplier is deprecated, use backoff_factor")
         vars(self).update(
             max_retries=max_retries,
             initial_delay=initial_delay if min_delay is None else min_delay,
             max_delay=max_delay,
             backoff_factor=backoff_factor if backoff_multiplier is None else backoff_multiplier,
-            jitter=0.2 if jitter is None or jitter else 0.0,
+            jitter=_JITTER if jitter is None or jitter else 0.0,
             honor_retry_after=honor_retry_after,
         )
 
     @property
     def min_delay(self) -> float:
+        _deprecate("min_delay is deprecated, use initial_delay")
         return self.initial_delay
 
     @property
     def backoff_multiplier(self) -> float:
+        _deprecate("backoff_multiplier is deprecated, use backoff_factor")
         return self.backoff_factor
+
+
+def _deprecate(message: str) -> None:
+    """Warn whoever makes or reads a `RetryConfig` by the names of before."""
+    warnings.warn(message, DeprecationWarning, stacklevel=3)
 
 
 def compute_delay(

@@ -10,7 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
 
@@ -82,6 +82,15 @@ class ModuleValidator:
         `entry_point` is accepted for older callers and has no meaning.
         """
         return await validate_module(module_path, self.module_type, config)
+
+    async def _check_protocol_compliance(
+        self, result: ValidationResult, mount: Callable[..., Any], config: dict[str, Any] | None = None
+    ) -> None:
+        """Add the checks of what a mount function mounts; tests of published modules call it."""
+        from amplifier_core.testing import MockCoordinator
+
+        module = SimpleNamespace(mount=mount)
+        await _mount_and_look(module, config, MockCoordinator(), result, goes_by=self.module_type)
 
 
 async def validate_module(

@@ -15,7 +15,7 @@ from amplifier_foundation.exceptions import BundleLoadError
 from amplifier_foundation.paths.construction import construct_agent_path, construct_context_path
 from amplifier_system.policy import merge_policies
 
-from . import agents, files
+from . import agents, files, modes
 from .origins import Origin, OriginLedger
 
 if TYPE_CHECKING:
@@ -200,6 +200,13 @@ class Bundle:
         namespace, _, rest = reference.partition(":")
         base = self.find_namespace(namespace)
         return construct_context_path(base, rest) if base else None
+
+    def validate_modes(self) -> list[str]:
+        """Return a sentence for everything that is wrong with the mode files in `modes/`, of composed bundles too.
+
+        An empty list means that every mode can be used as it is written.
+        """
+        return modes.find_mode_faults(self)
 
     def load_agent_metadata(self) -> None:
         """Fill what the agents' definitions leave open from their files; what a definition says itself stays.

@@ -7,7 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from amplifier_core.mount_plan import MountPlan
+from amplifier_core.packages import package_name
+from amplifier_foundation.modules.declared_tools import declared_tools
 from amplifier_foundation.modules.import_paths import ImportPaths
+from amplifier_foundation.sources.local import find_package
 from amplifier_system.tasks import Opening
 
 from .child import Child, run_child
@@ -33,6 +37,21 @@ class PreparedBundle:
     bundle: Bundle
     bundle_package_paths: list[str] = field(default_factory=list)
     _import_paths: ImportPaths = field(default_factory=ImportPaths, repr=False, compare=False)
+
+    @property
+    def module_exports(self) -> dict[str, list[str]]:
+        """The tools of each tool module that is here, by module id, as their source declares them.
+
+        Known before a session loads any: what is missing when a module fails can be named. Modules whose source
+        computes the names are not in it.
+        """
+        exports: dict[str, list[str]] = {}
+        for entry in MountPlan(self.mount_plan).entries(section="tools"):
+            known = self.resolver.get_module_source(entry.module_id)
+            folder = Path(known) if known else find_package(package_name(entry.module_id))
+            if folder is not None and (tools := declared_tools(folder)):
+                exports[entry.module_id] = [tool.name for tool in tools]
+        return exports
 
     def create_session(
         self,
