@@ -176,6 +176,9 @@ class Consent(StrEnum):
     REMEMBERED = "remembered"
     """A person said yes before, to this call or to one like it; it reaches the hosts that were named then."""
 
+    LEVEL = "level"
+    """The permission level let it pass; it reaches only hosts that the policy names or that a person agrees to."""
+
     UNASKED = "unasked"
     """A rule or the configuration let it pass."""
 

@@ -29,12 +29,13 @@ from amplifier_kit.concerns import (
 )
 from amplifier_kit.mounting import find_capability, find_mounted, hook_registry, session_id_of, working_dir
 from amplifier_kit.tools.effects import WRITE
+from amplifier_kit.tools.permission_levels import PermissionLevel, is_edit_inside, level_of, narrowest
 
 from .commands import BASH
 from .config import MODULE_ID, ApprovalSettings, audit_log, check_auto_action
 from .ledger import Agreements, Ledger, concerns_of_call
 from .policy import NEEDS_CHECK, ExecutionGuard, needs_approval, says_yes
-from .verdict import GuardedCall, Source, Verdict
+from .verdict import LEVEL, GuardedCall, Source, Verdict
 
 logger = logging.getLogger(__name__)
 
@@ -44,9 +45,13 @@ _LONGEST_UNDERSTOOD = 65_536
 _TOLD = ("tool_call_id", "parallel_group_id", "session_id")
 _GO_ON = HookResult()
 _NOT_NEEDED = Verdict(True, "No approval needed", "config")
-_CONSENTS: Mapping[str | None, Consent] = {"provider": Consent.APPROVED, "remembered": Consent.REMEMBERED}
-_OF_OUTER: Mapping[str | None, Source] = {"provider": "provider", "remembered": "remembered"}
-_BY_A_PERSON = _CONSENTS.keys()
+_CONSENTS: Mapping[str | None, Consent] = {
+    "provider": Consent.APPROVED,
+    "remembered": Consent.REMEMBERED,
+    "level": Consent.LEVEL,
+}
+_OF_OUTER: Mapping[str | None, Source] = {"provider": "provider", "remembered": "remembered", "level": "level"}
+_BY_A_PERSON = frozenset({"provider", "remembered"})
 
 
 class ApprovalHook:
@@ -188,6 +193,8 @@ class ApprovalHook:
         try:
             told = {"tool_obj": call.tool, **{key: data[key] for key in _TOLD if data.get(key) is not None}}
             given: Any = data.get("tool_input")
+            if call.level is not None:
+                told[LEVEL] = call.level
             answer = await gate(call.tool_name, given, told)
             source: Source = _OF_OUTER.get(getattr(answer, "source", None), "config")
             verdict = Verdict(answer.approved is True, answer.reason, source)
@@ -200,6 +207,7 @@ class ApprovalHook:
     async def _verdict(self, call: GuardedCall) -> tuple[GuardedCall, Verdict | None]:
         """Return the call with its open concerns, and the decision; None leaves it to the application's own system."""
         try:
+            call = call._replace(level=self._level(call))
             call, verdict = self._judge_concerns(call)
             if verdict is not None:
                 return call, await self._judge(call, self._request(call), decided=verdict)
@@ -207,7 +215,7 @@ class ApprovalHook:
             if not call.concerns and not is_risky:
                 self._note(call, _NOT_NEEDED)
                 return call, _NOT_NEEDED
-            call = call._replace(is_risky=is_risky)
+            call = call._replace(is_risky=is_risky, is_let_pass=await self._is_let_pass(call))
             if self._outer_gate is not None and not self._is_denied_by_rule(call):
                 return call, Verdict(True, "The outer session decides", "config")
             verdict = await self._judge(call, self._request(call))
@@ -231,6 +239,20 @@ class ApprovalHook:
                 return call._replace(concerns=(concern,)), verdict
         return call._replace(concerns=tuple(asked)), None
 
+    def _level(self, call: GuardedCall) -> PermissionLevel | None:
+        """The permission level of the call: that of this session, or a narrower one of a session inside it."""
+        own = level_of(self._coordinator)
+        return own if call.level is None else narrowest(own, call.level)
+
+    async def _is_let_pass(self, call: GuardedCall) -> bool:
+        """True where the permission level is wide enough for a call: an edit inside, or what a sandbox contains."""
+        if call.level not in ("edits", "auto") or not call.is_well_formed or call.is_concern:
+            return False
+        if is_edit_inside(call.tool, call.tool_input, call.effects, working_dir(self._coordinator)):
+            return True
+        is_contained = getattr(call.tool, "is_contained", None)
+        return call.level == "auto" and callable(is_contained) and await settle(is_contained(call.tool_input)) is True
+
     async def _is_risky(self, call: GuardedCall) -> bool:
         if self._is_guarded_write(call) or needs_approval(call, self.settings, self._coordinator):
             return True
@@ -245,7 +267,7 @@ class ApprovalHook:
 
     async def needs_approval(self, call: GuardedCall) -> bool:
         """Say whether policy, rules, the tool itself or what it touches want someone to be asked."""
-        return bool(concerns_of_call(call)) or await self._is_risky(call)
+        return bool(concerns_of_call(call)) or await self._is_risky(call._replace(level=self._level(call)))
 
     def _note(self, call: GuardedCall, verdict: Verdict) -> None:
         """Let the tool know whether this call was approved; a yes to it is one to its concerns."""
@@ -334,7 +356,11 @@ class ApprovalHook:
             return remembered
         if by_rule == "auto_approve":
             return Verdict(True, "Auto-approved by rule", "rule")
-        return Verdict(True, "Auto-approved by configuration", "config") if self.settings.auto_approve else None
+        if call.is_let_pass:
+            return Verdict(True, f"Approved by the permission level {call.level}", "level")
+        if call.level is None and self.settings.auto_approve:
+            return Verdict(True, "Auto-approved by configuration", "config")
+        return None
 
     def _must_be_asked(self, call: GuardedCall, request: ApprovalRequest) -> bool:
         command = call.command.casefold()
@@ -365,11 +391,9 @@ class ApprovalHook:
             return Verdict(False, "No approval provider available", "error")
         described = self._described(call, request)
         with asking_about(described):
-            verdict = await self._ask(self._provider, request)
+            verdict = await self._ask(self._provider, request, goes_on=self._default_for(call) == "allow")
         if verdict.approved and self._is_turn_cancelled():
             return Verdict(False, "The turn was cancelled", "error")
-        if call.concerns and verdict.source == "timeout":
-            return Verdict(False, verdict.reason, "timeout")  # what is asked about by name needs a person's yes
         if verdict.remember and not call.concerns:
             remembered = Verdict(verdict.approved, verdict.reason, "remembered", remember=True)
             self._remembered.update((scope.key, remembered) for scope in described.scopes)
@@ -377,7 +401,7 @@ class ApprovalHook:
             self._agreements.agree(call.concerns)
         return verdict
 
-    async def _ask(self, provider: ApprovalProvider, request: ApprovalRequest) -> Verdict:
+    async def _ask(self, provider: ApprovalProvider, request: ApprovalRequest, *, goes_on: bool) -> Verdict:
         task = asyncio.current_task()
         cancellations = task.cancelling() if task is not None else 0
         deadline = asyncio.timeout(request.timeout)
@@ -392,7 +416,7 @@ class ApprovalHook:
                 raise
             is_late = True
         if is_late or deadline.expired():  # some providers answer although they were stopped
-            return Verdict(self.settings.continues_on_timeout, "Approval request timed out", "timeout")
+            return Verdict(goes_on, "Approval request timed out", "timeout")
         if task is not None and task.cancelling() > cancellations:
             raise asyncio.CancelledError("the turn was cancelled")
         return Verdict.of(response)
@@ -424,7 +448,9 @@ class ApprovalHook:
         return str(directory) if isinstance(directory, (str, os.PathLike)) else None
 
     def _default_for(self, call: GuardedCall) -> Literal["allow", "deny"]:
-        return "allow" if self.settings.continues_on_timeout and not call.concerns else "deny"
+        """What counts without an answer; what is asked about by name, or at a chosen level, needs a person's yes."""
+        is_lenient = self.settings.continues_on_timeout and not call.concerns and call.level is None
+        return "allow" if is_lenient else "deny"
 
     def _question(self, request: ApprovalRequest, call: GuardedCall) -> HookResult:
         question = HookResult(

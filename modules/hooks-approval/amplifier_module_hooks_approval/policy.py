@@ -32,7 +32,7 @@ def needs_approval(call: GuardedCall, settings: ApprovalSettings, coordinator: A
     names = {call.tool_name, call.identity}
     if _is_listed(names, coordinator):
         return True
-    if settings.policy_driven_only:
+    if settings.policy_driven_only and call.level is None:
         return False
     if BASH in names or _demands_it_itself(call.tool):
         return True

@@ -12,11 +12,15 @@ from amplifier_core.utils.serialize import sanitize_text
 from amplifier_kit.concerns import Concern, Scope
 from amplifier_kit.mounting import find_mounted
 from amplifier_kit.tools.effects import EXECUTE, NETWORK, effects_of
+from amplifier_kit.tools.permission_levels import PermissionLevel, is_level
 
 from .commands import BASH, command_of, is_critical
 
-Source = Literal["rule", "remembered", "provider", "timeout", "error", "config"]
+Source = Literal["rule", "remembered", "provider", "timeout", "error", "config", "level"]
 RiskLevel = Literal["medium", "high", "critical"]
+
+LEVEL = "permission_level"
+"""The key under which a session inside another one says at which level it works."""
 
 _MAPPINGS = (dict, Mapping)  # a dict is recognized without asking the abstract class
 
@@ -26,7 +30,7 @@ class GuardedCall(NamedTuple):
 
     `effects` is what this call of the tool can do. `concerns` is what it touches and is asked about by name;
     `of_concern` stands for one that comes up while a tool runs. A call that is not `is_risky` would need no approval
-    without them.
+    without them. `level` is the permission level that counts for it; `is_let_pass` says that it is wide enough.
     """
 
     tool_name: str
@@ -40,6 +44,8 @@ class GuardedCall(NamedTuple):
     concerns: tuple[Concern, ...] = ()
     is_concern: bool = False
     is_risky: bool = True
+    level: PermissionLevel | None = None
+    is_let_pass: bool = False
 
     @classmethod
     def of_concern(cls, concern: Concern, tool_name: str) -> Self:
@@ -66,6 +72,7 @@ class GuardedCall(NamedTuple):
             tool,
             _text(data.get("tool_call_id")),
             _text(data.get("session_id")),
+            level=data[LEVEL] if is_level(data.get(LEVEL)) else None,
         )
 
     @property

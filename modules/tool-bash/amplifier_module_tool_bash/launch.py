@@ -34,6 +34,9 @@ _SHOWN_CHARACTERS = 200
 _URL = re.compile(r"\b(?:https?|git|ftp|wss?)://[^\s'\"<>|;&()`\\\\]+", re.IGNORECASE)
 
 
+_BOUND_TO_HOSTS = (Consent.REMEMBERED, Consent.LEVEL)
+
+
 @dataclass(frozen=True, slots=True)
 class CommandReach:
     """What one command may reach: hosts that the policy or the command itself names, and those a person agrees to."""
@@ -44,12 +47,12 @@ class CommandReach:
     coordinator: Any
 
     @classmethod
-    def of(cls, command: str, network: NetworkAccess, coordinator: Any) -> Self:
-        """Return the reach of a command that a person agreed to, and so to the hosts in it.
+    def of(cls, command: str, network: NetworkAccess, coordinator: Any, *, is_agreed: bool) -> Self:
+        """Return the reach of a command; a person who agreed to it agreed to the hosts in it.
 
         In a tainted session only the policy names hosts.
         """
-        named = frozenset() if is_tainted(coordinator) else frozenset(hosts_in(command))
+        named = frozenset(hosts_in(command)) if is_agreed and not is_tainted(coordinator) else frozenset()
         return cls(command, named, network, coordinator)
 
     def proxy(self) -> HostProxy:
@@ -174,10 +177,18 @@ class LaunchPad:
     settings: Settings
     coordinator: Any
 
+    def is_containing(self) -> bool:
+        """True where commands run in a sandbox that also keeps them from the network."""
+        sandbox = self._sandbox()
+        return sandbox is not None and sandbox.has_own_network
+
+    def _sandbox(self) -> Sandbox | None:
+        return None if self.settings.sandbox == "off" else find_sandbox()
+
     def prepare(self, command: str, shell: Shell, cwd: Path, consent: Consent, readable: Iterable[Path]) -> Launch:
         """Return the launch of a command; raises `ToolFailure` when it cannot be run here."""
         _check_directory(cwd)
-        sandbox = None if self.settings.sandbox == "off" else find_sandbox()
+        sandbox = self._sandbox()
         if sandbox is None and self.settings.sandbox == "required":
             raise ToolFailure(_NO_SANDBOX, "sandbox_unavailable", retryable=False)
         permissions = Permissions.of(self.coordinator, cwd)
@@ -214,13 +225,14 @@ class LaunchPad:
         is_bound = permissions.network.commands == "hosts"
         if consent is Consent.UNASKED or not permissions.has_network:
             return None
-        if not is_bound and consent is not Consent.REMEMBERED:
+        if not is_bound and consent not in _BOUND_TO_HOSTS:
             return None
         if sandbox is None or not sandbox.has_own_network:
             if is_bound:
                 raise ToolFailure(_NOT_BOUND, "sandbox_unavailable", retryable=False)
             return None
-        return CommandReach.of(command, permissions.network, self.coordinator)
+        is_agreed = consent is not Consent.LEVEL
+        return CommandReach.of(command, permissions.network, self.coordinator, is_agreed=is_agreed)
 
     def _inherited(self, permissions: Permissions) -> dict[str, str]:
         denied = self.settings.env_deny

@@ -279,6 +279,16 @@ class BashTool(AnsweringTool):
             },
         }
 
+    async def is_contained(self, given: Any) -> bool:
+        """True for a command that is understood and would run in a sandbox with a network of its own."""
+        command = given.get("command") if isinstance(given, dict) else None
+        if not isinstance(command, str) or _problem(command):
+            return False
+        return await asyncio.to_thread(self._is_contained, command)
+
+    def _is_contained(self, command: str) -> bool:
+        return self._pad.is_containing() and self._judge(command)[1].allowed
+
     async def close(self) -> None:
         """End what is still being waited for, and background commands: all that are sandboxed, others as configured."""
         await self._starts.wait()

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from amplifier_core.mount_plan import MODULE_SECTIONS, SESSION_MEMBERS, MountPlan
 from amplifier_foundation.dicts import deep_merge, merge_module_lists
 from amplifier_foundation.provenance import Layer, explain
+from amplifier_system.permission_levels import chosen_level, narrowest
 from amplifier_system.policy import merge_policies
 from amplifier_system.urls import shown
 from amplifierd.exceptions import ProfileCircularInheritanceError, ProfileNotFoundError, ProfileValidationError
@@ -23,6 +24,7 @@ MAX_DEPTH = 16
 _EXTENDS = "profile.extends"
 
 DEFAULT_CONTEXT = "context-simple"
+_LEVEL = "permission_level"
 DEFAULTS = "default"
 """Names the layer of defaults."""
 REPLACING = "sources.replace"
@@ -328,7 +330,23 @@ def merge_sections(
         else:
             merged[name] = _merge_section(name, inherited.get(name), section)
     _merge_policy(merged, inherited if may_widen else parent, child, may_widen=may_widen)
+    if not may_widen:
+        _narrow_level(merged, parent, child)
     return merged
+
+
+def _narrow_level(merged: dict[str, Any], parent: Sections, child: Sections) -> None:
+    """Let a child that is not the user's own only narrow the permission level.
+
+    Raises:
+        ValueError: there is no such level.
+    """
+    old, new = (chosen_level((part.get("session") or {}).get(_LEVEL)) for part in (parent, child))
+    level = old if new is None else narrowest(old, new)
+    session = merged.get("session")
+    if isinstance(session, Mapping) and session.get(_LEVEL) != level:
+        kept = {key: value for key, value in session.items() if key != _LEVEL}
+        merged["session"] = {**kept, _LEVEL: level} if level is not None else kept
 
 
 def _merge_policy(merged: dict[str, Any], inherited: Sections, child: Sections, *, may_widen: bool) -> None:
@@ -341,9 +359,10 @@ def _merge_policy(merged: dict[str, Any], inherited: Sections, child: Sections, 
 
 
 def _keep_policy(sections: dict[str, Any], inherited: Sections) -> None:
-    """Let the policy outlive what was done to the section that holds it: without it, more would be allowed."""
-    if policy := (inherited.get("session") or {}).get("policy"):
-        sections["session"] = {**(sections.get("session") or {}), "policy": policy}
+    """Let policy and permission level outlive what was done to their section: without them, more would be allowed."""
+    session = inherited.get("session") or {}
+    if kept := {key: session[key] for key in ("policy", _LEVEL) if session.get(key)}:
+        sections["session"] = {**(sections.get("session") or {}), **kept}
 
 
 def _merge_section(name: str, parent: Any, child: Any) -> Any:

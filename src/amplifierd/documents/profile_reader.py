@@ -17,6 +17,7 @@ from amplifier_foundation.io import load_yaml, split_anchored_frontmatter
 from amplifier_foundation.paths.resolution import named_path
 from amplifier_foundation.provenance import find_line, parse_path
 from amplifier_foundation.sources import parse_reference
+from amplifier_system.permission_levels import LEVELS, is_level
 from amplifierd.identifiers import (
     ProfileId,
     is_agent_or_context_name,
@@ -288,6 +289,10 @@ class _Reading:
             if limit is not None and self.expect(limit, int, f"session.{key}", "integer ≥ 0 or null") and limit < 0:
                 message = f"session.{key} must be integer ≥ 0 or null, got {limit}"
                 self.note("wrong-type", message, f"session.{key}", fix="write a number ≥ 0, or null for no limit")
+        if session.get("permission_level") is not None and not is_level(session["permission_level"]):
+            message = f"There is no permission level {session.pop('permission_level')!r}"
+            fix = f"write one of {', '.join(LEVELS)}"
+            self.note("wrong-value", message, "session.permission_level", fix=fix)
         if session.get("raw") is not None:
             self.expect(session["raw"], bool, "session.raw", "boolean")
         return session

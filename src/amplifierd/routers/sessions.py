@@ -11,6 +11,7 @@ from fastapi import Query, Response
 from pydantic import AfterValidator, Field
 
 from amplifier_sessions.session_query import SORT_FIELDS, matches
+from amplifier_system.permission_levels import PermissionLevel
 from amplifierd.daemon.bundle_catalogue import check_address
 from amplifierd.daemon.callers import Caller
 from amplifierd.daemon.daemon import Daemon
@@ -94,6 +95,9 @@ class NewSession(Body):
     on_takeover: OnTakeover | None = Field(
         default=None, description="what follows a turn that ended with the process that ran it; else what is set"
     )
+    permission_level: PermissionLevel | None = Field(
+        default=None, description="what it may do without asking; else what its profile says"
+    )
     start: bool = True
     load: bool = Field(default=False, description="load its modules, and fail if one that it needs is broken")
 
@@ -108,6 +112,7 @@ class SessionChange(Body):
     tags: list[str] = Field(default_factory=list)
     limits: Limits | None = None
     on_takeover: OnTakeover = "ask"
+    permission_level: PermissionLevel | None = None
     status: Literal["completed", "failed", "terminated"] | None = None
     error_message: str | None = None
     error_details: dict[str, Any] | None = None
@@ -201,6 +206,7 @@ async def create_session(
             owner=caller.owner,
             start=body.start,
             parent_session_id=body.parent_session_id,
+            permission_level=body.permission_level,
         )
     except RefResolutionError as error:
         if error.reason != "not-found" or error.ref != body.bundle_uri:

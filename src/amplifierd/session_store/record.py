@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from amplifier_core.utils.assembly import set_fields_set
 from amplifier_sessions.session_directory import is_session_id
+from amplifier_system.permission_levels import PermissionLevel
 from amplifier_system.surroundings import new_token, time_ns
 from amplifierd.exceptions import InvalidSessionIdError, SessionNameError, SessionStateError
 
@@ -34,6 +35,7 @@ class SessionRecord(BaseModel):
     happened: `{turn, action, at}`, until the next turn begins. `working_dir_scope` says which machines have the working
     directory: the one that is `working_dir_host`, those whose pool is `working_dir_pool`, or all that share its path.
     `tainted` says that it has read content from outside as well as private data, so that every host is asked about.
+    `permission_level` is what was chosen for it, None where only the rules of its profile count.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -78,6 +80,7 @@ class SessionRecord(BaseModel):
     takeover: dict[str, Any] | None = None
     stale: bool = False
     tainted: bool = False
+    permission_level: PermissionLevel | None = None
     error_message: str | None = None
     error_details: dict[str, Any] | None = None
     last_error: dict[str, Any] | None = None

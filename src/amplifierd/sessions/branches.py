@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from amplifier_foundation.session import count_turns, find_orphaned_tool_calls, slice_to_turn
+from amplifier_system.permission_levels import PermissionLevel, Permissions
 from amplifierd.exceptions import InvalidTurnError
 from amplifierd.session_store.protocol import Holder, Message, NewSession, SessionStore, StoredEvent
 from amplifierd.session_store.record import SessionRecord, new_session_id, now
@@ -88,10 +89,18 @@ class Branches:
             usage_seq=None,
             usage_tree=None,
             token_usage=None,
+            permission_level=await self._level(source, record),
             **changes,
         )
         new = NewSession(forked.model_copy(update={"revision": 0}), plan, messages=kept, documents=documents)
         return await self._store_free(new)
+
+    async def _level(self, source: ReadableSessions, record: SessionRecord) -> PermissionLevel | None:
+        """The level of a fork: that of its source, within the one of the tree that this is taken from."""
+        if source is not self._store or record.root_id == record.session_id:
+            return record.permission_level
+        root = await self._store.read(record.root_id)
+        return Permissions(record.permission_level, outer=Permissions(root.permission_level)).level
 
     async def clone(self, record: SessionRecord, name: str | None = None) -> SessionRecord:
         """Store a copy of a session and of everything below it, under new ids."""

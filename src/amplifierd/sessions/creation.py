@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from amplifier_core.mount_plan import MountPlan
+from amplifier_system.permission_levels import PermissionLevel, chosen_level, within_default
 from amplifier_system.threads import in_thread
 from amplifierd.builds.build import Build
 from amplifierd.builds.home_profiles import Profiles
@@ -47,7 +49,8 @@ class SessionRequest:
     """What a new session is asked to be; exactly one of `profile`, `bundle` and `plan`.
 
     `build` is that of the profile if the caller has made sure of it already. `history` has messages of a conversation
-    that went on elsewhere, and goes on here.
+    that went on elsewhere, and goes on here. `permission_level` is what a person chose; otherwise that of the profile
+    counts, or of the bundle or plan, which can only narrow.
     """
 
     profile: str | None = None
@@ -69,6 +72,7 @@ class SessionRequest:
     start: bool = True
     is_trusted: bool = False
     parent_session_id: str | None = None
+    permission_level: PermissionLevel | None = None
 
 
 class Creation:
@@ -102,6 +106,7 @@ class Creation:
         name = checked_name(request.name)
         request = await self._without_secrets(request)
         setup, plan = await self._checked_plan(request)
+        level = request.permission_level or _level_in(plan, is_own=setup.build is not None)
         moment = now()
         messages = _stored(request.history)
         record = checked_record(
@@ -122,6 +127,7 @@ class Creation:
             parent_session_id=request.parent_session_id,
             limits=request.limits.to_json() or None,
             on_takeover=request.on_takeover,
+            permission_level=level,
             settings_overrides=without_secrets(request.overrides or {}),
             metadata=dict(request.metadata),
             tags=list(request.tags),
@@ -178,6 +184,21 @@ class Creation:
         if request.overrides:
             plan = lay_over_plan(plan, request.overrides, allow_modules=self._allow_modules)
         return setup, plan
+
+
+def _level_in(plan: Mapping[str, Any], *, is_own: bool) -> PermissionLevel | None:
+    """The permission level that a plan names; one that was not compiled from profiles of this home only narrows.
+
+    Raises:
+        MountPlanError: there is no such level.
+    """
+    written = MountPlan(plan).session.get("permission_level")
+    try:
+        level = chosen_level(written)
+    except ValueError as error:
+        issue = Issue("wrong-value", str(error), "session.permission_level")
+        raise MountPlanError(f"The mount plan cannot be used: {error}", [issue]) from error
+    return level if is_own else within_default(level)
 
 
 def _with_profile_name(session: Mapping[str, Any], profile: str) -> dict[str, Any]:

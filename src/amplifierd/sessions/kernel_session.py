@@ -16,7 +16,7 @@ from amplifier_core.events import PROMPT_SUBMIT, TOOL_PRE
 from amplifier_foundation.mentions import ContentDeduplicator
 from amplifier_foundation.prepared.session_setup import hand_down, offer_overlay, session_plan
 from amplifier_foundation.session.capabilities import set_working_dir
-from amplifier_kit.approval import EACH_WRITE
+from amplifier_kit.approval import EACH_WRITE, GATE
 from amplifier_kit.concerns import LEDGER, SESSION_TAINTED
 from amplifier_sessions.event_page import number_of
 from amplifierd.exceptions import SteeringUnsupportedError
@@ -32,6 +32,7 @@ from .context_messages import DOCUMENT, ContextMessages, for_kernel
 from .displays import EventDisplay
 from .interruption import REPAIRED, Remains, ends_repaired, repair
 from .journal import GO_ON, PRIORITY
+from .level_gate import LevelGate, with_guard
 from .module_record import CAPABILITY, ModuleRecord
 from .receipts import ask_tool
 from .transcript import RecordedContext, for_context, last_turn
@@ -86,6 +87,7 @@ class KernelSession:
         coordinator = self.session.coordinator
         await coordinator.mount("module-source-resolver", runner.setup.resolver)
         policy = self._register_capabilities(plan)
+        level_gate = LevelGate(runner.permissions, coordinator)
         await runner.journal.listen(coordinator)
         self._calls = RunningCalls(coordinator)
         coordinator.hooks.register(PROMPT_SUBMIT, self._hear_prompt, priority=PRIORITY, name="session-prompt")
@@ -95,6 +97,7 @@ class KernelSession:
         self._import_path = path
         with unread_keys() as unread:
             await self.session.initialize()
+        level_gate.stand_before_tools()
         runner.unread_keys = tuple(dict.fromkeys(unread))
         await runner.journal.listen(coordinator)
         self.load_failures = runtime.secrets.scrubbed([dict(one) for one in self.session.status.load_failures])
@@ -154,6 +157,8 @@ class KernelSession:
             resolver=runner.setup.resolver,
             foreign=runtime.foreign_values(runner.setup),
         )
+        if runner.permissions.level is not None:
+            injected = with_guard(injected)
         runtime.secrets.add_those_of(injected)
         for warning in warnings:
             logger.warning("session %s: %s", runner.session_id, warning)
@@ -356,6 +361,11 @@ class KernelSession:
         return self._told
 
     # --- turns
+
+    @property
+    def lacks_guard(self) -> bool:
+        """True where a level was chosen after the modules were loaded, and none of them can ask."""
+        return self.runner.permissions.level is not None and not self.session.coordinator.get_capability(GATE)
 
     @property
     def is_cancelled(self) -> bool:

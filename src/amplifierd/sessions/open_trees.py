@@ -106,6 +106,7 @@ class OpenTrees:
                 lasting = LastingApprovals(self._runtime.paths, root.working_dir)
                 await asyncio.to_thread(lasting.read)  # a damaged list is an error now, not at the first question
                 found.tree, found.new = self._tree(found.hold, last, budget, approver, display, lasting), None
+                found.tree.permissions.chosen = root.permission_level
             return found.tree
 
     def _tree(
@@ -133,7 +134,7 @@ class OpenTrees:
 
         approvals = ApprovalQueue(root_id, emit=emit, load=load, save=save, approver=approver, lasting=lasting)
         events = self._runtime.announcements.tree(root_id, last.resumed(hold.epoch))
-        tree = SessionTree(store, hold, events, budget, approvals, display)
+        tree = SessionTree(store, hold, events, budget, approvals, display=display)
         return tree
 
     async def _acquire(self, root_id: str, take_over: bool) -> Hold:

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from amplifier_system.permission_levels import Permissions
 from amplifierd.exceptions import NothingToSteerError
 from amplifierd.limits import Limits
 from amplifierd.session_store.protocol import Hold, Message
@@ -62,6 +63,7 @@ class ExecutionRunner:
         self.tree, self.setup, self.parent = tree, setup, parent
         self.depth: int = parent.depth + 1 if parent else 0
         self.self_delegation_depth = self_delegation_depth
+        self.permissions = self._find_permissions()
         self.repaired: RepairReport = RepairReport(session_id)
         self.unread_keys: tuple[UnreadKey, ...] = ()
         nesting = nesting_of(self.depth, parent_tool_call_id) if parent else NOT_NESTED
@@ -125,6 +127,13 @@ class ExecutionRunner:
     @property
     def is_root(self) -> bool:
         return self.record.root_id == self.session_id
+
+    def _find_permissions(self) -> Permissions:
+        """The level of the tree for its root; one of its own, within that of its parent, for any other."""
+        if self.is_root:
+            return self.tree.permissions
+        outer = self.parent.permissions if self.parent is not None else self.tree.permissions
+        return Permissions(self.record.permission_level, outer=outer)
 
     @property
     def activity(self) -> Activity | None:
@@ -291,7 +300,7 @@ class ExecutionRunner:
             self.runtime.loaded.works(self)
             try:
                 async with self._loading:
-                    if load and (self.transcript.is_behind or self._kernel is None):
+                    if load and (self.transcript.is_behind or self._kernel is None or self._kernel.lacks_guard):
                         await self.reload()
                 yield
             finally:
@@ -304,6 +313,7 @@ class ExecutionRunner:
         self.record = await self.runtime.store.update(self.hold, **changes)
         if "limits" in changes:
             self._limit_tree()
+        self.permissions.chosen = self.record.permission_level
         told = {"fields_changed": sorted(changes), "revision": self.record.revision}
         await self.journal.write("session:updated", told)
         return self.record

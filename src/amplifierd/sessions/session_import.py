@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from amplifier_foundation.sources import Progress
 from amplifier_sessions.session_directory import TRANSCRIPT
+from amplifier_system.permission_levels import within_default
 from amplifier_system.tasks import run_to_end
 from amplifier_system.threads import in_thread
 from amplifierd.documents.literal_secrets import KeepSecret, conceal
@@ -307,6 +308,7 @@ def _adopted(
             "imported_from": old.session_id,
             "working_dir": places[old.working_dir],
             **Machine.here().place_of(places[old.working_dir]),
+            "permission_level": within_default(old.permission_level),
             "verified": signer is not None and signer.is_trusted,
             "signed_by": signer.key_id if signer is not None else None,
         }

@@ -22,7 +22,9 @@ from .session_reading import now_or_in_thread
 
 T = TypeVar("T")
 
-_CHANGEABLE = frozenset({"name", "tags", "metadata", "working_dir", "working_dir_scope", "limits", "on_takeover"})
+_CHANGEABLE = frozenset(
+    {"name", "tags", "metadata", "working_dir", "working_dir_scope", "limits", "on_takeover", "permission_level"}
+)
 
 
 class SessionChanges(OpenSessions):
@@ -31,7 +33,9 @@ class SessionChanges(OpenSessions):
     async def update(
         self, session_id: str, *, annotations: Mapping[str, Any] | None = None, **changes: Any
     ) -> SessionRecord:
-        """Change `name`, `tags`, `metadata`, `working_dir`, `limits` or `on_takeover`; an empty name clears it.
+        """Change `name`, `tags`, `metadata`, `working_dir`, `limits`, `on_takeover` or `permission_level`.
+
+        An empty name clears it. Whoever calls this speaks for a person: the level may become wider.
 
         `working_dir_scope` says which machines have the working directory; a new directory is on this one.
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from amplifier_core.display import DisplaySystem
+from amplifier_system.permission_levels import Permissions
 from amplifierd.session_store.protocol import Hold, SessionStore
 
 from .approvals import ApprovalQueue
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class SessionTree:
-    """One counter of events, one budget, one queue of approvals, and one display for all of them.
+    """One counter of events, one budget, one queue of approvals, one permission level and one display for all of them.
 
     `hold` is that of the root, under which everything is written that belongs to the tree as a whole.
     """
@@ -28,6 +29,7 @@ class SessionTree:
     events: TreeEvents
     budget: TreeBudget
     approvals: ApprovalQueue
+    permissions: Permissions = field(default_factory=Permissions)
     display: DisplaySystem | None = None
     runners: dict[str, ExecutionRunner] = field(default_factory=dict)
 
