@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -176,6 +177,12 @@ class Scope:
     def of_concern(cls, concern: Concern) -> Scope | None:
         """Return the scope of a yes to a concern; None where nothing is remembered of it."""
         return None if concern.key is None else cls(concern.kind, concern.subject)
+
+    @classmethod
+    def of_key(cls, key: str) -> Scope:
+        """The scope that has this key."""
+        tool, mark, covers = re.split("([=:])", key, maxsplit=1)
+        return cls(tool, covers, is_exact=mark == "=")
 
     def to_dict(self) -> dict[str, Any]:
         return {"tool": self.tool, "exactly" if self.is_exact else "covers": self.covers}

@@ -18,6 +18,7 @@ __all__ = ["ApprovalHook", "mount"]
 __amplifier_module_type__ = "hook"
 
 REGISTER_PROVIDER = "approval.register_provider"
+FORGET = "approval.forget"
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +31,7 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any] | None = 
     handlers = Handlers(MODULE_ID, coordinator)
     handlers.register(TOOL_PRE, hook.handle_tool_pre, priority=_PRIORITY, name="approval_hook")
     offer_capability(coordinator, REGISTER_PROVIDER, hook.register_provider)
+    offer_capability(coordinator, FORGET, hook.forget)
     offer_capability(coordinator, GATE, hook.gate)
     offer_capability(coordinator, CONSENT, hook.consents)
     offer_capability(coordinator, CONCERN, hook.ask_about)

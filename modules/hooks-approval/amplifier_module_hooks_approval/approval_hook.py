@@ -83,6 +83,11 @@ class ApprovalHook:
         """Have `provider` asked from now on."""
         self._provider = provider
 
+    def forget(self, key: str) -> None:
+        """Ask again about what an answer stood for; the capability `approval.forget`."""
+        self._remembered.pop(key, None)
+        self._agreements.forget(key)
+
     async def handle_tool_pre(self, event: str, data: dict[str, Any]) -> HookResult:
         """Answer `tool:pre`: `continue` for a call that may run, else `deny`.
 

@@ -352,6 +352,9 @@ class Agreements:
         """Note a yes to each of the concerns."""
         self._agreed.update(concern.key for concern in concerns if concern.key is not None)
 
+    def forget(self, key: str) -> None:
+        self._agreed.discard(key)
+
     def is_wary(self, concerns: Iterable[Concern]) -> bool:
         """Say whether no answer of this session stands for these concerns: it could leak what it read to a host."""
         return self._ledger.is_tainted and any(concern.kind == "host" for concern in concerns)

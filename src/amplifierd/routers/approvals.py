@@ -7,11 +7,13 @@ from typing import Annotated, Any
 from fastapi import Path
 from pydantic import Field, model_validator
 
+from amplifier_system.permission_levels import PermissionLevel
 from amplifierd.http.dependencies import Reader, Runner, TheDaemon
 from amplifierd.http.idempotent_route import IdempotentRoute
 from amplifierd.http.models import LOADING, Answer, Body, SessionId, problems
 from amplifierd.http.routers import api_router
 from amplifierd.sessions.approval import Remember
+from amplifierd.sessions.lasting_approvals import Reach
 
 router = api_router(tags=["approvals"], route_class=IdempotentRoute)
 
@@ -64,6 +66,42 @@ async def list_all_approvals(daemon: TheDaemon, caller: Reader) -> Approvals:
     seen = [record for record in await daemon.access.existing(asking) if caller.sees(record.owner)]
     pending = [dict(approval) for record in seen for approval in asking[record.session_id]]
     return Approvals(pending=pending, total=len(pending))
+
+
+class RememberedApproval(Answer):
+    """An answer that stands for later calls of `tool`: those that `covers` names, or exactly that one."""
+
+    approval_id: str
+    reach: Reach
+    tool: str
+    covers: str
+    is_exact: bool
+    option: str
+    at: str | None = None
+
+
+class RememberedApprovals(Answer):
+    permission_level: PermissionLevel | None
+    remembered: list[RememberedApproval]
+
+
+@router.get("/sessions/{session_id}/permissions")
+async def list_permissions(daemon: TheDaemon, caller: Reader, session_id: SessionId) -> RememberedApprovals:
+    """Show the permission level of a session, and what was answered with "always" as far as it counts there."""
+    record = await daemon.access.get(caller, session_id)
+    found = await daemon.home.sessions.remembered_approvals(session_id)
+    remembered = [RememberedApproval.model_validate(one.to_json()) for one in found]
+    return RememberedApprovals(permission_level=record.permission_level, remembered=remembered)
+
+
+@router.delete("/sessions/{session_id}/permissions/{approval_id}", status_code=204)
+async def revoke_permission(daemon: TheDaemon, caller: Runner, session_id: SessionId, approval_id: RequestId) -> None:
+    """Ask again about what an answer stood for; one that outlives the session needs the scope `admin`."""
+    await daemon.access.get(caller, session_id)
+    known = {one.approval_id: one for one in await daemon.home.sessions.remembered_approvals(session_id)}
+    if approval_id in known and known[approval_id].reach != "session":
+        caller.check("admin")
+    await daemon.live.perform(session_id, "revoke_approval", approval_id=approval_id)
 
 
 @router.get("/sessions/{session_id}/approvals")

@@ -360,6 +360,12 @@ class KernelSession:
             raise RuntimeError("the session is not started")
         return self._told
 
+    def forget_approval(self, key: str) -> None:
+        """Let the guard forget an answer that it keeps itself; what others keep is not its own."""
+        forget = self.session.coordinator.get_capability("approval.forget")
+        if callable(forget):
+            forget(key)
+
     # --- turns
 
     @property

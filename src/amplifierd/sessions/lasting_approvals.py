@@ -14,8 +14,11 @@ Only the home's file counts; nothing in a project's folder can add to it.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -32,9 +35,30 @@ from .approval import ALLOW, CRITICAL, Approval, Remember
 if TYPE_CHECKING:
     from ruamel.yaml.comments import CommentedMap
 
+Reach = Literal["session", "project", "everywhere"]
+
 _EVERYWHERE, _PROJECTS = "everywhere", "projects"
 _LOCK_WAIT_S = 30.0
 _HEADING = '# What was answered with "always here" or "always everywhere". Remove an entry to be asked again.\n'
+
+
+@dataclass(frozen=True)
+class RememberedApproval:
+    """An answer that stands for later calls: for which, how far it reaches, and what it was."""
+
+    reach: Reach
+    scope: Scope
+    option: str = "Allow always"
+    at: str | None = None
+
+    @property
+    def approval_id(self) -> str:
+        """What it is revoked by."""
+        return hashlib.sha256(f"{self.reach} {self.scope.key}".encode()).hexdigest()[:12]
+
+    def to_json(self) -> dict[str, Any]:
+        told = {"approval_id": self.approval_id, "reach": self.reach, "option": self.option, "at": self.at}
+        return {**told, "tool": self.scope.tool, "covers": self.scope.covers, "is_exact": self.scope.is_exact}
 
 
 class LastingApprovals:
@@ -60,15 +84,40 @@ class LastingApprovals:
         reaches.update((scope.key, "everywhere") for scope in self._scopes(document.get(_EVERYWHERE), _EVERYWHERE))
         return reaches
 
+    def remembered(self) -> list[RememberedApproval]:
+        """What is approved here for good.
+
+        Raises:
+            SettingsError: the file is damaged.
+        """
+        return [RememberedApproval(reach, Scope.of_key(key)) for key, reach in self.read().items()]
+
+    def remove(self, approval: RememberedApproval) -> None:
+        """Ask about these calls again.
+
+        Raises:
+            SettingsError: the file is damaged, or another process is changing it.
+        """
+
+        def change(document: CommentedMap) -> None:
+            holder, key = self._place(document, approval.reach)
+            kept = [entry for entry in holder.get(key) or [] if Scope.read(dict(entry)) != approval.scope]
+            if kept:
+                holder[key] = kept
+            else:
+                holder.pop(key, None)
+
+        with self._changing():
+            self.read()
+            replace_text(self._file, edited(self._text() or _HEADING, change))
+
     def add(self, scopes: Iterable[Scope], reach: Literal["project", "everywhere"]) -> None:
         """Write down that these calls are approved.
 
         Raises:
             SettingsError: the file is damaged, or another process is changing it.
         """
-        with locked_now(self._lock, wait_s=_LOCK_WAIT_S) as held:
-            if not held:
-                raise SettingsError(f"{self._file} is being changed by another process", hint="answer again")
+        with self._changing():
             known = self.read()
             wanted = dict.fromkeys(scope for scope in scopes if known.get(scope.key) not in (reach, "everywhere"))
             new = [scope.to_dict() for scope in wanted]
@@ -76,14 +125,21 @@ class LastingApprovals:
                 return
 
             def change(document: CommentedMap) -> None:
-                holder, key = (
-                    (document, _EVERYWHERE)
-                    if reach == "everywhere"
-                    else (mapping_in(document, _PROJECTS), self._project)
-                )
+                holder, key = self._place(document, reach)
                 holder[key] = [*(holder.get(key) or []), *new]
 
             replace_text(self._file, edited(self._text() or _HEADING, change))
+
+    def _place(self, document: CommentedMap, reach: Reach) -> tuple[CommentedMap, str]:
+        is_everywhere = reach == "everywhere"
+        return (document, _EVERYWHERE) if is_everywhere else (mapping_in(document, _PROJECTS), self._project)
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        with locked_now(self._lock, wait_s=_LOCK_WAIT_S) as held:
+            if not held:
+                raise SettingsError(f"{self._file} is being changed by another process", hint="try again")
+            yield
 
     def _text(self) -> str:
         try:
@@ -120,6 +176,27 @@ logger = logging.getLogger(__name__)
 DOCUMENT = "approvals"
 FORMAT_VERSION = 1
 _REASONS = {"project": "Always approved in this project", "everywhere": "Always approved everywhere"}
+
+
+def decisions_in(document: Any) -> dict[str, Any]:
+    """The answers in the document of a session, by the keys of what they stand for."""
+    match document:
+        case None:
+            return {}
+        case {"decisions": dict(decisions)}:
+            return decisions
+    logger.warning("the document %r of a session holds no decisions; every call is asked about again", DOCUMENT)
+    return {}
+
+
+def remembered_in(document: Any) -> list[RememberedApproval]:
+    """The answers in the document of a session."""
+    return [
+        RememberedApproval("session", Scope.of_key(key), str(entry.get("option")), entry.get("at"))
+        for key, entry in decisions_in(document).items()
+        if isinstance(entry, dict) and (":" in key or "=" in key)
+    ]
+
 
 Load = Callable[[], Any | Awaitable[Any]]
 Save = Callable[[dict[str, Any]], Any]
@@ -174,13 +251,7 @@ class ApprovalMemory:
         await settle(self._save({"format_version": FORMAT_VERSION, "decisions": decisions}))
 
     async def _decisions(self) -> dict[str, Any]:
-        match await settle(self._load()):
-            case None:
-                return {}
-            case {"decisions": dict(decisions)}:
-                return decisions
-        logger.warning("the document %r of a session holds no decisions; every call is asked about again", DOCUMENT)
-        return {}
+        return decisions_in(await settle(self._load()))
 
     async def _approved_for_good(self, option: str, *, only_everywhere: bool) -> dict[str, Any]:
         if self._lasting is None:

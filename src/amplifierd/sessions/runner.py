@@ -325,6 +325,11 @@ class ExecutionRunner:
                 await runner.change(tainted=True)
                 runner.status.tell()
 
+    def forget_approval(self, key: str) -> None:
+        """Have the guard ask again about what an answer stood for."""
+        if self._kernel is not None:
+            self._kernel.forget_approval(key)
+
     def _limit_tree(self) -> None:
         """Hold the tree to the limits of its root, and to those of its other sessions that are open."""
         tree = self.tree

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -9,7 +10,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from amplifier_system.tasks import run_to_end
-from amplifierd.exceptions import ExecutionInProgressError, SessionHeldError, SessionNotFoundError, SessionStateError
+from amplifierd.exceptions import (
+    ApprovalNotFoundError,
+    ExecutionInProgressError,
+    SessionHeldError,
+    SessionNotFoundError,
+    SessionStateError,
+)
 from amplifierd.limits import Limits
 from amplifierd.session_store.file_listing import below
 from amplifierd.session_store.protocol import Hold, SessionQuery, TrashedSession
@@ -17,7 +24,9 @@ from amplifierd.session_store.record import SessionRecord, SessionState, checked
 
 from .announcements import RESTORED, changes_told, described
 from .between_turns import move
+from .lasting_approvals import LastingApprovals, RememberedApproval, decisions_in, remembered_in
 from .open_sessions import ENDED, OpenSessions, absolute_directory
+from .open_trees import APPROVALS
 from .session_reading import now_or_in_thread
 
 T = TypeVar("T")
@@ -90,6 +99,41 @@ class SessionChanges(OpenSessions):
                 await move(runner, Path(directory))
                 runner.checkpoints = await self._checkpoints_of(runner)
             return await runner.change(**changes) if changes else runner.record
+
+    async def remembered_approvals(self, session_id: str) -> list[RememberedApproval]:
+        """What was answered with "always", as far as it counts in a session.
+
+        Raises:
+            SettingsError: the home's list is damaged.
+        """
+        record = await self._read_own(checked_session_id(session_id))
+        document = await self._store.read_document(record.root_id, APPROVALS)
+        lasting = LastingApprovals(self.runtime.paths, record.working_dir)
+        return [*remembered_in(document), *await asyncio.to_thread(lasting.remembered)]
+
+    async def revoke_approval(self, session_id: str, approval_id: str) -> None:
+        """Have the calls that an "always" stands for asked about again, from the next one on.
+
+        Raises:
+            ApprovalNotFoundError: there is none of that id.
+        """
+        known = {one.approval_id: one for one in await self.remembered_approvals(session_id)}
+        if (approval := known.get(approval_id)) is None:
+            raise ApprovalNotFoundError(f"nothing that is remembered has the id {approval_id!r}", hint="list them")
+        record = await self._read_own(session_id)
+        if approval.reach == "session":
+
+            async def forget(hold: Hold) -> None:
+                document = await self._store.read_document(record.root_id, APPROVALS)
+                kept = {key: one for key, one in decisions_in(document).items() if key != approval.scope.key}
+                await self._store.put_document(hold, APPROVALS, {**(document or {}), "decisions": kept})
+
+            await self._under_hold(record.root_id, forget)
+        else:
+            await asyncio.to_thread(LastingApprovals(self.runtime.paths, record.working_dir).remove, approval)
+        if (tree := self._trees.find(record.root_id)) is not None:
+            for runner in tree.runners.values():
+                runner.forget_approval(approval.scope.key)
 
     async def mark_stale(self, session_id: str, newer_build: str) -> SessionRecord:
         """Take note that there is a newer build of a session's profile; the session goes on with its own."""

@@ -41,6 +41,7 @@ RETURNS: Mapping[str, Callable[[Any], Any]] = {
     "delete_last_message": _as_it_is,
     "end": SessionRecord.model_validate,
     "mark_stale": SessionRecord.model_validate,
+    "revoke_approval": _as_it_is,
     "rename": SessionRecord.model_validate,
     "tag": SessionRecord.model_validate,
     "truncate": SessionRecord.model_validate,

@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 import yaml
+from agents_at_work import Agent, call
 
 from amplifier_core.interfaces import ApprovalRequest
 from amplifier_kit.concerns import PendingCall, Scope, asking_about
-from amplifierd.exceptions import ApprovalDecisionError, SettingsError
+from amplifierd.exceptions import ApprovalDecisionError, ApprovalNotFoundError, SettingsError
+from amplifierd.home import Home
 from amplifierd.paths import Paths
+from amplifierd.sessions.approval import Approval, ApprovalDecision, Callback
 from amplifierd.sessions.lasting_approvals import LastingApprovals
 
 from .test_approvals import Asked
@@ -143,3 +146,53 @@ async def test_what_is_critical_is_asked_whatever_the_file_says(paths: Paths, tm
 
     await asked.queue.resolve(await asked.question(), "deny")
     assert (await calling).action == "deny"
+
+
+async def test_what_is_remembered_is_listed_and_revoked_wherever_it_is_kept(home: Home, work: Path) -> None:
+    asked: list[str] = []
+
+    def answer(approval: Approval) -> ApprovalDecision:
+        asked.append(approval.action)
+        return ApprovalDecision("allow", remember=True)
+
+    steps = [call("write_file", file_path=f"{number}.txt", content="x") for number in range(3)]
+    agent = Agent([*(part for step in steps for part in (step, "Done."))], hooks=[{"module": "hooks-approval"}])
+    lasting = LastingApprovals(home.paths, str(work))
+    async with home.sessions.open(plan=agent.sections(), working_dir=work, approver=Callback(answer)) as session:
+        await session.execute("One")
+        await session.execute("Two")
+        assert len(asked) == 1
+        lasting.add([PYTEST], "project")
+        lasting.add([INSTALL], "everywhere")
+
+        found = await home.sessions.remembered_approvals(session.session_id)
+        assert [(one.reach, one.scope.covers) for one in found] == [
+            ("session", "write files in ./"),
+            ("project", "pytest …"),
+            ("everywhere", "npm install"),
+        ]
+        for one in found:
+            await home.sessions.revoke_approval(session.session_id, one.approval_id)
+        await session.execute("Three")
+
+    assert len(asked) == 2
+    assert lasting.read() == {}
+    with pytest.raises(ApprovalNotFoundError, match="nothing that is remembered has the id"):
+        await home.sessions.revoke_approval(session.session_id, found[1].approval_id)
+    (again,) = await home.sessions.remembered_approvals(session.session_id)
+    await home.sessions.revoke_approval(session.session_id, again.approval_id)
+    assert await home.sessions.remembered_approvals(session.session_id) == []
+
+
+def test_revoking_one_entry_leaves_the_others_and_what_a_person_wrote(paths: Paths) -> None:
+    project(paths).add([PYTEST, INSTALL], "project")
+    project(paths, "other").add([PYTEST], "project")
+    text = paths.approvals_file.read_text()
+    paths.approvals_file.write_text(text.replace("exactly: npm install", "exactly: npm install  # once a week", 1))
+
+    (first, _) = project(paths).remembered()
+    project(paths).remove(first)
+
+    assert project(paths).read() == {INSTALL.key: "project"}
+    assert project(paths, "other").read() == {PYTEST.key: "project"}
+    assert "# once a week" in paths.approvals_file.read_text()

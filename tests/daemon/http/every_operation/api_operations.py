@@ -151,6 +151,7 @@ PATHS: Mapping[str, str] = {
     "name": "sample",
     "operation_id": "op_sample",
     "request_id": "sample",
+    "approval_id": "sample",
     "member_id": "member_none",
     "position": "1",
 }

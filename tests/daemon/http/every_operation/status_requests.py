@@ -21,6 +21,7 @@ S = SESSION
 UNKNOWN = {
     **{"session_id": "none", "profile_id": "no/such", "model": "no/such", "collection_id": "none"},
     **{"module_id": "tool-none", "name": "none", "operation_id": "op_none", "request_id": "none", "member_id": "none"},
+    "approval_id": "none",
 }
 WRITE = {"tool_calls": [{"name": "write_file", "arguments": {"file_path": "new.md", "content": "hello"}}]}
 SLOW = {"text": "Late.", "latency_ms": 60_000}
@@ -117,9 +118,11 @@ def of_states(world: World) -> Iterator[Request]:
     asking = world.session(WRITE, "Written.", tools=True, hooks=[{"module": "hooks-approval"}])
     yield f"POST {S}/execute/stream", at(asking)
     pending = world.awaited(lambda: world.get(f"/sessions/{asking}/approvals")["pending"])
-    answered = at(asking, request_id=pending[0]["request_id"])
+    answered = at(asking, request_id=pending[0]["request_id"], body={"decision": "allow", "remember": "session"})
     yield f"POST {S}/approvals/{{request_id}}", answered
     yield f"POST {S}/approvals/{{request_id}}", answered
+    remembered = world.awaited(lambda: world.get(f"/sessions/{asking}/permissions")["remembered"])
+    yield f"DELETE {S}/permissions/{{approval_id}}", at(asking, approval_id=remembered[0]["approval_id"])
     used_up = world.session("One.", asked={"limits": {"turns": 1}})
     for _ in range(2):
         yield f"POST {S}/execute", at(used_up)

@@ -74,3 +74,49 @@ def test_a_session_that_is_gone_hides_no_other(server: RealServer, admin: httpx2
     assert [one["session_id"] for one in pending.json()["pending"]] == [asking]
     assert [one["session_id"] for one in waiting.json()["sessions"]] == [asking]
     assert admin.post(f"/sessions/{asking}/cancel", json={"immediate": True}).status_code == 200
+
+
+def test_the_permission_level_is_a_field_of_a_session_that_changes_while_a_turn_runs(
+    admin: httpx2.Client, tmp_path: Path
+) -> None:
+    waiting = {"tool_calls": [{"name": "bash", "arguments": {"command": "sleep 0.1"}}]}
+    tools = [{"module": "tool-filesystem"}, {"module": "tool-bash", "config": {"sandbox": "off"}}]
+    acting = {**plan(waiting, WRITE, "Done."), "tools": tools}
+    session_id = create(admin, tmp_path, mount_plan=acting, permission_level="ask")
+    path = f"/sessions/{session_id}"
+    assert admin.get(path).json()["permission_level"] == "ask"
+    url = submit(admin, session_id)["events_url"]
+    watch_until(admin, url, "approval:pending")
+
+    assert code(admin.patch(path, json={"permission_level": "wild"})) == (422, "validation-error")
+    assert admin.patch(path, json={"permission_level": "plan"}).json()["permission_level"] == "plan"
+    (pending,) = admin.get(f"{path}/approvals").json()["pending"]
+    admin.post(f"{path}/approvals/{pending['request_id']}", json={"decision": "allow"})
+    watch_until(admin, url, "execution:done")
+
+    said = [str(one["content"]) for one in admin.get(f"{path}/messages").json()["messages"] if one["role"] == "tool"]
+    assert all("permission level plan" in text for text in said[-1:])
+    assert not (tmp_path / "new.md").exists()
+
+
+def test_what_is_remembered_is_listed_and_revoked_and_only_an_admin_revokes_what_lasts(
+    server: RealServer, admin: httpx2.Client, tmp_path: Path
+) -> None:
+    run = server.client("run")
+    guarded = plan(WRITE, "Written.", tools=True, hooks=[{"module": "hooks-approval"}])
+    for remember, status in (("session", 204), ("project", 403)):
+        session_id = create(run, tmp_path, mount_plan=guarded)
+        url = submit(run, session_id)["events_url"]
+        watch_until(run, url, "approval:pending")
+        (pending,) = run.get(f"/sessions/{session_id}/approvals").json()["pending"]
+        admin.post(
+            f"/sessions/{session_id}/approvals/{pending['request_id']}",
+            json={"decision": "allow", "remember": remember},
+        )
+        watch_until(run, url, "execution:done")
+        (one,) = run.get(f"/sessions/{session_id}/permissions").json()["remembered"]
+        assert (one["reach"], one["tool"], one["covers"]) == (remember, "write_file", "write files in ./")
+        path = f"/sessions/{session_id}/permissions/{one['approval_id']}"
+        assert run.delete(path).status_code == status
+        assert admin.delete(path).status_code == (404 if status == 204 else 204)
+        assert run.get(f"/sessions/{session_id}/permissions").json()["remembered"] == []
