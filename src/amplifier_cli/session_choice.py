@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -78,7 +79,7 @@ async def find_profile(home: Home, typed: str) -> ProfileId:
         broken = {each.profile_id for each in home.profiles.list() if not each.valid} - {*known}
         file = home.paths.own_profiles / f"{typed.removeprefix('local/')}.md"
         if not broken and file.is_file():
-            hint = f"amplifier profile validate {file} shows what is missing"
+            hint = f"amplifier profile validate {shlex.quote(str(file))} shows what is missing"
             raise UsageError(f"{file} has no 'profile' section, so it is not a profile", hint=hint) from None
         if not broken:
             raise

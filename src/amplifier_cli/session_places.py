@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import typer
 
 from amplifier_core.exceptions import AmplifierError, ModuleLoadError
-from amplifier_system.visible import visible
+from amplifier_system.visible import visible_exactly
 from amplifierd.agreements import Agreement, Agreements
 from amplifierd.daemon.run_file import find_running
 from amplifierd.exceptions import AgreementNeededError, SessionHeldError
@@ -28,7 +28,7 @@ from .session_names import short_id
 
 if TYPE_CHECKING:
     from amplifierd.checkpoints import Changes, UndoResult
-    from amplifierd.client.daemon_client import DaemonClient
+    from amplifierd.client.daemon_client import Agree, DaemonClient
     from amplifierd.session_store.protocol import Message
     from amplifierd.session_store.record import Activity, SessionRecord
     from amplifierd.sessions.compaction import Compaction
@@ -55,8 +55,11 @@ class SessionStartError(AmplifierError):
 class SessionPlace(Protocol):
     """Opens sessions and changes stored ones. `agent` is what `home.sessions.open` takes for an agent.
 
-    A session whose modules do not come up raises `SessionStartError`.
+    A session whose modules do not come up raises `SessionStartError`. `agree` asks the person about the keys and
+    variables that a plan from elsewhere would get, when a session begins or goes on, and when its profile changes.
     """
+
+    agree: Agree
 
     @property
     def client(self) -> DaemonClient | None:
@@ -79,24 +82,34 @@ class InProcess:
 
     def __init__(self, home: Home) -> None:
         self._home = home
+        self.agree: Agree = agreed_at_terminal
 
     async def open(self, agent: Mapping[str, Any], approver: Approver, *, name: str | None) -> AttendedSession:
         given: dict[str, Any] = {"working_dir": Path.cwd(), **agent}
         sessions = self._home.sessions
-        return await once_agreed(
-            lambda: self._opened(sessions.open(**given, approver=approver, name=name)), self._agree
-        )
+        return await self.once_agreed(lambda: self._opened(sessions.open(**given, approver=approver, name=name)))
 
     async def resume(self, session_id: str, approver: Approver) -> AttendedSession:
         sessions = self._home.sessions
-        return await once_agreed(lambda: self._opened(sessions.resume(session_id, approver=approver)), self._agree)
+        return await self.once_agreed(lambda: self._opened(sessions.resume(session_id, approver=approver)))
 
-    async def _agree(self, agreements: list[Mapping[str, Any]]) -> None:
-        Agreements(self._home.paths).add(*map(Agreement.read, agreements))
+    async def once_agreed(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Do something, again if it needs an agreement to which the person says yes; their answer is remembered.
+
+        Raises:
+            AgreementNeededError: they said no, or no one can be asked.
+        """
+        try:
+            return await attempt()
+        except AgreementNeededError as error:
+            if not await self.agree(error):
+                raise
+            Agreements(self._home.paths).add(*map(Agreement.read, error.agreements))
+        return await attempt()
 
     async def _opened(self, opening: SessionOpening) -> AttendedSession:
         try:
-            return LocalSession(self._home, await opening)
+            return LocalSession(self, self._home, await opening)
         except SessionHeldError as error:
             if error.holder is not None and error.holder.kind == "worker":
                 error.reword(error.message, hint=_HELD)
@@ -105,7 +118,7 @@ class InProcess:
             raise _cannot_start(error) from error
 
     async def change_profile(self, session_id: str, profile: str) -> None:
-        await self._home.sessions.change_profile(session_id, profile)
+        await self.once_agreed(lambda: self._home.sessions.change_profile(session_id, profile))
 
     async def limit(self, session_id: str, limits: Mapping[str, Any]) -> None:
         await self._home.sessions.update(session_id, limits=limits)
@@ -116,6 +129,14 @@ class InDaemon:
 
     def __init__(self, client: DaemonClient) -> None:
         self.client = client
+
+    @property
+    def agree(self) -> Agree:
+        return self.client.agree
+
+    @agree.setter
+    def agree(self, agree: Agree) -> None:
+        self.client.agree = agree
 
     async def open(self, agent: Mapping[str, Any], approver: Approver, *, name: str | None) -> AttendedSession:
         from amplifierd.client.remote_session import RemoteSession  # few commands speak to a daemon
@@ -138,12 +159,9 @@ class InDaemon:
 
     async def _opened(self, attempt: Callable[[], Awaitable[AttendedSession]]) -> AttendedSession:
         try:
-            return await once_agreed(attempt, self._agree)
+            return await attempt()
         except ModuleLoadError as error:
             raise _cannot_start(error) from error
-
-    async def _agree(self, agreements: list[Mapping[str, Any]]) -> None:
-        await self.client.patch("/settings/agreements", {"agree": agreements})
 
     async def change_profile(self, session_id: str, profile: str) -> None:
         await self.client.post(f"/sessions/{session_id}/change-profile", {"profile_name": profile})
@@ -203,6 +221,7 @@ async def daemon_of(paths: Paths, wanted: bool | None, config: ResolvedConfig) -
     from amplifierd.client.daemon_client import DaemonClient  # few commands speak to a daemon
 
     async with DaemonClient.of(running, paths) as client:
+        client.agree = agreed_at_terminal
         yield client
 
 
@@ -242,36 +261,26 @@ def _cannot_start(error: Exception) -> SessionStartError:
     return SessionStartError(f"the session cannot be started: {said}", hint=_BROKEN)
 
 
-async def once_agreed(
-    attempt: Callable[[], Awaitable[T]], remember: Callable[[list[Mapping[str, Any]]], Awaitable[object]]
-) -> T:
-    """Open a session; a person at the terminal is asked about what its plan would give away, and a yes remembered.
-
-    Raises:
-        AgreementNeededError: they said no, or no one can be asked.
-    """
-    try:
-        return await attempt()
-    except AgreementNeededError as error:
-        if not _is_agreed(error):
-            raise
-        await remember(error.agreements)
-    return await attempt()
+AGREE = "Agree? It is remembered in config/agreements.yaml"
 
 
-def _is_agreed(error: AgreementNeededError) -> bool:
+async def agreed_at_terminal(error: AgreementNeededError) -> bool:
+    """Ask the person at the terminal; without one the answer is no."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
-    say(visible(error.message))
+    say(visible_exactly(error.message))
     with interruptible():
-        return typer.confirm("Agree? It is remembered in config/agreements.yaml", err=True)
+        return typer.confirm(AGREE, err=True)
 
 
 class LocalSession:
-    """An open session and the home that it belongs to; what changes it as a whole goes through the home."""
+    """An open session and the home that it belongs to; what changes it as a whole goes through the home.
 
-    def __init__(self, home: Home, session: Session) -> None:
-        self._sessions, self._session = home.sessions, session
+    Its modules may be loaded anew for each of its turns, which takes the agreements of that moment.
+    """
+
+    def __init__(self, place: InProcess, home: Home, session: Session) -> None:
+        self._once_agreed, self._sessions, self._session = place.once_agreed, home.sessions, session
 
     @property
     def session_id(self) -> str:
@@ -301,11 +310,20 @@ class LocalSession:
 
     # --- turns
 
-    def stream(self, prompt: str, **options: Any) -> AsyncIterator[Event]:
-        return self._session.stream(prompt, **options)
+    async def stream(self, prompt: str, **options: Any) -> AsyncIterator[Event]:
+        async def begun() -> tuple[AsyncGenerator[Event, None], Event | None]:
+            events = self._session.stream(prompt, **options)
+            return events, await anext(events, None)
+
+        events, first = await self._once_agreed(begun)
+        async with aclosing(events):
+            if first is not None:
+                yield first
+            async for event in events:
+                yield event
 
     async def execute(self, prompt: str, *, queue: bool = False, **options: Any) -> TurnResult:
-        return await self._session.execute(prompt, queue=queue, **options)
+        return await self._once_agreed(lambda: self._session.execute(prompt, queue=queue, **options))
 
     async def subscribe(self) -> AsyncIterator[Event]:
         return aiter(self._session.subscribe())
@@ -325,7 +343,7 @@ class LocalSession:
     # --- beside turns
 
     async def tools(self) -> list[dict[str, Any]]:
-        tools = (await self._session.load()).get("tools") or {}
+        tools = (await self._once_agreed(self._session.load)).get("tools") or {}
         return [{"name": name, "description": getattr(tool, "description", "")} for name, tool in tools.items()]
 
     async def last_request(self) -> Sequence[RequestPart]:
@@ -333,13 +351,13 @@ class LocalSession:
         return [stored.part for stored in requests[-1].parts] if requests else ()
 
     async def change_profile(self, profile: str) -> None:
-        await self._sessions.change_profile(self.session_id, profile)
+        await self._once_agreed(lambda: self._sessions.change_profile(self.session_id, profile))
 
     async def change_agent(self, **wanted: Any) -> None:
-        await self._sessions.change_agent(self.session_id, **wanted)
+        await self._once_agreed(lambda: self._sessions.change_agent(self.session_id, **wanted))
 
     async def compact(self) -> Compaction:
-        return await self._session.compact()
+        return await self._once_agreed(self._session.compact)
 
     async def rename(self, name: str) -> None:
         await self._sessions.rename(self.session_id, name)

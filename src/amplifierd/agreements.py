@@ -10,6 +10,7 @@ well needs another agreement.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -44,9 +45,9 @@ class Agreement:
 
     @property
     def command(self) -> str:
-        """What a person types to agree."""
-        variable = "" if self.gets == KEY else f" --variable {self.gets}"
-        return " ".join(["amplifier config agree", self.module, *self.hosts]) + variable
+        """What a person types to agree; nothing in it is more than a word to a shell."""
+        variable = () if self.gets == KEY else ("--variable", self.gets)
+        return shlex.join(["amplifier", "config", "agree", self.module, *self.hosts, *variable])
 
     def covers(self, other: Agreement) -> bool:
         return (self.module, self.gets) == (other.module, other.gets) and {*other.hosts} <= {*self.hosts}

@@ -12,7 +12,7 @@ from daemon_home import served_home
 from git_repository import Repository, use_plain_git
 from muted_daemon import way_to_daemon
 from plans import call, plan_file
-from terminal import ALT_ENTER, CTRL_D, Terminal
+from terminal import ALT_ENTER, CTRL_C, CTRL_D, Terminal
 
 from amplifierd.agreements import Agreement, Agreements
 from amplifierd.control import background
@@ -142,5 +142,59 @@ def test_what_a_fetched_bundle_would_get_is_asked_about_at_the_terminal_of_a_com
         terminal.type(answer)
         terminal.expect(shown)
         terminal.end()
-    assert Agreements(Paths.from_environment(served, {})).list() == (Agreement("provider-mock", "HOME"),)
+    assert Agreement("provider-mock", "HOME") in Agreements(Paths.from_environment(served, {})).list()
     assert amplifier(*run).stdout == "Heard.\n"
+
+
+@pytest.mark.parametrize("way", ["--daemon", "--no-daemon"])
+def test_a_chat_asks_about_keys_when_it_begins_when_it_changes_its_profile_and_when_it_goes_on(
+    tmp_path: Path, amplifier: Any, served: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    use_plain_git(monkeypatch)
+    head = "session: {orchestrator: {module: loop-basic}, context: {module: context-simple}}"
+    provider = "providers: [{module: provider-mock, config: {script: [%s], name: '${%s}'}}]"
+    first, second = provider % ("Heard.", "PATH"), provider % ("Changed.", "HOME")
+    named = "profile: {name: them, version: 1.0.0, schema_version: 2}"
+    repository = Repository(tmp_path / "theirs")
+    repository.commit(
+        {
+            "bundle.md": f"---\nbundle: {{name: begun, version: 1.0.0}}\n{head}\n{first}\n---\n",
+            "profiles/them.md": f"---\n{named}\n{head}\n{second}\n---\n",
+        }
+    )
+    team, source = f"team{way}", f"{repository.source}@main"
+    amplifier = replace(amplifier, home=served)
+    agreements = Agreements(Paths.from_environment(served, {}))
+    for each in agreements.list():
+        agreements.remove(each)
+    assert amplifier("collection", "add", team, source).returncode == 0
+
+    terminal = Terminal(amplifier, "chat", way, "--bundle", source)
+    terminal.expect("provider-mock would get the variable PATH")
+    terminal.expect("Agree?")
+    terminal.type("y")
+    terminal.expect("/help lists the commands")
+    for answer, shown in (("n", "amplifier config agree provider-mock"), ("y", "switched to")):
+        terminal.type(f"/profile {team}/them")
+        terminal.expect("provider-mock would get the variable HOME")
+        terminal.expect("Agree?")
+        terminal.type(answer)
+        terminal.expect(shown)
+    terminal.type("Go on")
+    terminal.expect("Changed.")
+    terminal.press(CTRL_D)
+    assert terminal.end() == 0
+    assert agreements.remove(Agreement("provider-mock", "HOME"))
+    assert agreements.remove(Agreement("provider-mock", "PATH"))
+    if way == "--daemon":
+        return
+    terminal = Terminal(amplifier, "session", "attach", "last")  # in the daemon, which has not loaded it
+    terminal.expect("is idle")
+    terminal.type("And on")
+    terminal.expect("provider-mock would get the variable HOME")
+    terminal.expect("Agree?")
+    terminal.type("y")
+    terminal.expect("Changed.")
+    terminal.press(CTRL_C)
+    assert terminal.end() == 0
+    assert agreements.remove(Agreement("provider-mock", "HOME"))

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import re
+import sys
+from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, expect
+
+sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
+
+from git_repository import Repository, use_plain_git
 
 from .chromium import Complaints
 from .page_daemon import PageDaemon
@@ -189,3 +196,45 @@ def test_profiles_are_found_made_edited_and_compiled_with_keys_alone(page: Page,
     expect(page.get_by_text("Fresh")).to_be_visible()
     assert daemon.api.get("/profiles/local/by-keys", params={"raw": True}).text.endswith("Be brief.")
     daemon.api.delete("/profiles/local/by-keys").raise_for_status()
+
+
+def test_what_a_fetched_profile_would_get_is_asked_about_before_a_session_has_it(
+    page: Page, daemon: PageDaemon, complaints: Complaints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    complaints.expect("status of 403")
+    use_plain_git(monkeypatch)
+    repository = Repository(tmp_path / "theirs")
+    provider = "providers: [{module: provider-mock, config: {script: [Heard.], name: '\u202e${HOME}'}}]"
+    head = "session: {orchestrator: {module: loop-basic}, context: {module: context-simple}}"
+    named = "profile: {name: them, version: 1.0.0, schema_version: 2}"
+    repository.commit({"profiles/them.md": f"---\n{named}\n{head}\n{provider}\n---\n"})
+    source = f"{repository.source}@main"
+    daemon.api.post("/collections", json={"identifier": "theirs", "source": source}).raise_for_status()
+    session_id = daemon.session("Before.")
+    visit(page, f"/app/sessions/{session_id}")
+    question = page.get_by_role("dialog", name="Give away keys or variables?")
+
+    def change_profile() -> None:
+        page.get_by_role("button", name="Session actions").first.click()
+        page.get_by_role("menuitem", name="Change profile…").click()
+        page.get_by_role("dialog").get_by_label("Profile").select_option("theirs/them")
+        page.get_by_role("button", name="Change", exact=True).click()
+        expect(question).to_contain_text("provider-mock would get the variable HOME: name: \\u202e${HOME}")
+
+    change_profile()
+    question.get_by_role("button", name="Cancel").click()
+    expect(page.get_by_role("alert").filter(has_text="amplifier config agree")).to_be_visible()
+    page.get_by_role("button", name="Change", exact=True).click()
+    question.get_by_role("button", name="Agree").click()
+    expect(page.locator("#toasts")).to_contain_text("The session goes on with theirs/them")
+
+    agreement = {"module": "provider-mock", "gets": "HOME", "hosts": []}
+    daemon.api.patch("/settings/agreements", json={"withdraw": [agreement]}).raise_for_status()
+    field = page.get_by_role("textbox", name="Message to the agent")
+    field.fill("Hello")
+    field.press("Enter")
+    question.get_by_role("button", name="Agree").click()
+    expect(page.get_by_text("Heard.")).to_be_visible()
+    daemon.api.patch("/settings/agreements", json={"withdraw": [agreement]}).raise_for_status()
+    daemon.api.delete(f"/sessions/{session_id}").raise_for_status()
+    daemon.api.delete("/collections/theirs", params={"force": True}).raise_for_status()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from functools import partial
 from typing import Any
 
 from prompt_toolkit.application import get_app
@@ -22,9 +23,9 @@ from amplifierd.exceptions import NothingToSteerError, SteeringUnsupportedError
 from amplifierd.paths import Paths
 from amplifierd.session_store.record import SessionRecord
 
-from .chat_input import QUEUED, ChatInput
+from .chat_input import QUEUED, ChatInput, Questions, agreed_in_chat
 from .chat_page import ChatPage
-from .conversation import Questions, ending
+from .conversation import ending
 
 _HELP = "Enter steers, Alt-Enter queues, /cancel stops the turn, Ctrl-C leaves it running"
 
@@ -36,6 +37,7 @@ class Attached:
         self._page = ChatPage(self._redraw)
         self._page.is_tainted = record.tainted
         self._questions = Questions(self._put)
+        client.agree = partial(agreed_in_chat, self._questions.ask, self._page.line)
         approver = TerminalApprover(self._questions.ask, self._page.line)
         self._session = RemoteSession(client, record.model_dump(mode="json"), approver)
         self._view = TurnView(self._page, record.session_id, show_thinking=values.show_thinking)
@@ -92,13 +94,13 @@ class Attached:
                 text = await self._input.read()
             except EOFError:
                 return
-            if self._questions.take(text) or not text.strip():
-                continue
             if text.strip() == "/quit":
                 return
-            await self._told(self._enter(text))
+            await self._questions.attend(self._told(self._enter(text)), self._input, self._enter)
 
     async def _enter(self, text: str) -> None:
+        if self._questions.take(text) or not text.strip():
+            return
         if text.strip() == "/cancel":
             self._cancels += 1
             await self._session.cancel(immediate=self._cancels > 1)

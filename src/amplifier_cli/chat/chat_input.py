@@ -11,11 +11,11 @@ import subprocess
 import sys
 import termios
 import tty
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import get_app
@@ -31,8 +31,13 @@ from amplifier_cli.failures import UsageError
 from amplifier_cli.prompt_input import image_block, image_type, read_image
 from amplifier_cli.prompt_screen import new_prompt
 from amplifier_cli.render import has_colour
+from amplifier_cli.session_places import AGREE
 from amplifier_core.local_sources import path_of_source
-from amplifier_system.visible import screens, sequence, shown
+from amplifier_system.tasks import finished, start_task
+from amplifier_system.visible import screens, sequence, shown, visible_exactly
+from amplifierd.exceptions import AgreementNeededError
+
+T = TypeVar("T")
 
 _DIM, _BOLD, _PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"
 QUEUED = "\0"
@@ -152,6 +157,92 @@ class ChatInput:
                 buffer.insert_text("\n")
 
         return keys
+
+
+# Questions: whoever works for the session asks, and the next line that is entered is the answer.
+
+
+async def agreed_in_chat(
+    ask: Callable[[str], Awaitable[str]], tell: Callable[[str], None], error: AgreementNeededError
+) -> bool:
+    """Ask whether modules get the keys and variables that a plan from elsewhere names."""
+    tell(visible_exactly(error.message))
+    with suppress(EOFError):
+        while (answer := (await ask(f"{AGREE} [y/N] > ")).strip().casefold()) not in ("y", "yes"):
+            if answer in ("", "n", "no"):
+                return False
+        return True
+    return False
+
+
+class Questions:
+    """Asks one question at a time. `show` puts it where one types, an empty text takes it away."""
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self._show = show
+        self._answer: asyncio.Future[str] | None = None
+        self._asking, self._is_asked = asyncio.Lock(), asyncio.Event()
+
+    async def ask(self, question: str) -> str:
+        """Put a question and return the answer.
+
+        Raises:
+            EOFError: the person wants to stop.
+        """
+        async with self._asking:
+            self._answer = asyncio.get_running_loop().create_future()
+            self._is_asked.set()
+            self._show(question)
+            try:
+                return await self._answer
+            finally:
+                self._answer = None
+                self._is_asked.clear()
+                self._show("")
+
+    async def attend(self, work: Awaitable[T], lines: ChatInput, enter: Callable[[str], Awaitable[None]]) -> T:
+        """Wait for something while nobody else reads lines: when there is a question, one is read and entered."""
+        doing = start_task(work)
+        try:
+            while not doing.done():
+                asked = start_task(self._is_asked.wait())
+                await asyncio.wait({doing, asked}, return_when=asyncio.FIRST_COMPLETED)
+                asked.cancel()
+                if not doing.done():
+                    await self._read_beside(doing, lines, enter)
+            return doing.result()
+        finally:
+            if not doing.done():
+                doing.cancel()
+                await finished(doing)
+
+    async def _read_beside(
+        self, doing: asyncio.Task[Any], lines: ChatInput, enter: Callable[[str], Awaitable[None]]
+    ) -> None:
+        """Read and enter a line, unless what asked for it ends before."""
+        reading = start_task(lines.read())
+        try:
+            await asyncio.wait({doing, reading}, return_when=asyncio.FIRST_COMPLETED)
+            if reading.done():
+                await enter(await reading)
+        except EOFError:
+            self.refuse()
+        finally:
+            reading.cancel()
+            await finished(reading)
+
+    def take(self, text: str) -> bool:
+        """Take a line as the answer, and say whether there is a question."""
+        if self._answer is None:
+            return False
+        if not self._answer.done():
+            self._answer.set_result(text.strip())
+        return True
+
+    def refuse(self) -> None:
+        """Leave a question that waits without an answer."""
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(EOFError())
 
 
 _CLIPBOARDS = (

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -28,10 +29,14 @@ from amplifier_cli.turn_view import Details, Event, TurnView, summary
 from amplifier_core.exceptions import AmplifierError
 from amplifier_foundation.io import parse_frontmatter
 from amplifier_system.tasks import start_task
-from amplifierd.exceptions import NothingToSteerError, PromptRemovedError, SteeringUnsupportedError
+from amplifierd.exceptions import (
+    NothingToSteerError,
+    PromptRemovedError,
+    SteeringUnsupportedError,
+)
 from amplifierd.home import Home
 
-from .chat_input import QUEUED, ChatInput
+from .chat_input import QUEUED, ChatInput, Questions, agreed_in_chat
 from .chat_page import ChatPage
 from .slash_commands import COMMANDS, run_command
 
@@ -49,7 +54,7 @@ class Chat:
 
     def __init__(self, home: Home, config: ResolvedConfig, place: SessionPlace, *, yes: bool = False) -> None:
         self.home, self.config, self.place = home, config, place
-        self.is_over = False
+        self.is_over = self._has_begun = False
         self.page = ChatPage(self._redraw)
         self.approver = yes_to_all() if yes else TerminalApprover(self.ask, self.page.line)
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -60,6 +65,7 @@ class Chat:
         self._waiting = 0
         self._queue_changed = asyncio.Event()
         self._lost: AmplifierError | None = None
+        place.agree = partial(agreed_in_chat, self.ask, self.page.line)
         if place.client is not None:
             place.client.patience_s, place.client.tell = _COMING_BACK_S, self._tell_of_daemon
         self.details = Details()
@@ -80,7 +86,7 @@ class Chat:
             DaemonLostError: the daemon that the session runs in has ended, and none came after it.
         """
         with self._input.typing():
-            await self.switch(opening)
+            await self._attend(self.switch(opening))
             self.page.line(
                 styled(f"{agent_of(self.session.record)}; /help lists the commands, Ctrl-D ends the chat", "dim")
             )
@@ -107,7 +113,7 @@ class Chat:
         """
         session = await begun(self.home, opening, self.page.line)
         await self._close()
-        self.session = session
+        self.session, self._has_begun = session, True
         self.page.is_tainted = session.record.tainted
         events = await session.subscribe()
         self._watching = asyncio.gather(self._watch(session, events), self._count_queued(session))
@@ -118,7 +124,11 @@ class Chat:
 
     @property
     def is_busy(self) -> bool:
-        return self.session.activity not in ("idle", None)
+        return self._has_begun and self.session.activity not in ("idle", None)
+
+    async def _attend(self, work: Awaitable[None]) -> None:
+        """Wait for something before the next line is read; what it asks is answered meanwhile."""
+        await self._questions.attend(work, self._input, self._enter)
 
     async def _enter(self, text: str) -> None:
         if self._questions.take(text):
@@ -181,7 +191,7 @@ class Chat:
             self.submit(own.prompt(arguments.strip()))
             return
         try:
-            await run_command(self, name, arguments.strip())
+            await self._attend(run_command(self, name, arguments.strip()))
         except AmplifierError as error:
             self.tell(error)
 
@@ -396,40 +406,3 @@ def ending(done: Mapping[str, Any]) -> Iterator[str]:
         yield "\n".join([styled(told, "red"), *fix])
     how = "" if done.get("status") == "completed" else f"{done.get('status')} · "
     yield styled(f"{how}{summary(done.get('usage') or {})}\n", "dim")
-
-
-class Questions:
-    """Asks one question at a time. `show` puts it where one types, an empty text takes it away."""
-
-    def __init__(self, show: Callable[[str], None]) -> None:
-        self._show = show
-        self._answer: asyncio.Future[str] | None = None
-        self._asking = asyncio.Lock()
-
-    async def ask(self, question: str) -> str:
-        """Put a question and return the answer.
-
-        Raises:
-            EOFError: the person wants to stop.
-        """
-        async with self._asking:
-            self._answer = asyncio.get_running_loop().create_future()
-            self._show(question)
-            try:
-                return await self._answer
-            finally:
-                self._answer = None
-                self._show("")
-
-    def take(self, text: str) -> bool:
-        """Take a line as the answer, and say whether there is a question."""
-        if self._answer is None:
-            return False
-        if not self._answer.done():
-            self._answer.set_result(text.strip())
-        return True
-
-    def refuse(self) -> None:
-        """Leave a question that waits without an answer."""
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(EOFError())

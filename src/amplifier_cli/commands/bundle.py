@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -119,7 +120,7 @@ def add(
         if as_json:
             write_json({"name": called, **_described(loaded)})
             return
-        write(f"added the bundle {called}: amplifier run --bundle {called}")
+        write(f"added the bundle {called}: amplifier run --bundle {shlex.quote(called)}")
 
     in_home(ctx, work, offline=offline or None)
 

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import os
+import shlex
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -87,7 +88,8 @@ def not_cached(ref: str) -> RefResolutionError:
 
 def fetch_hint(ref: str) -> str:
     """Return what to do when a reference is not in the cache and its server cannot be reached."""
-    return f"check the address and the network, or fetch it while online: amplifier source fetch {shown(ref)}"
+    command = f"amplifier source fetch {shlex.quote(shown(ref))}"
+    return f"check the address and the network, or fetch it while online: {command}"
 
 
 def key_of(*parts: str | None) -> str:

@@ -16,7 +16,7 @@ import httpx2
 from amplifier_core.exceptions import AmplifierError
 from amplifier_system.urls import trust_for
 from amplifierd.daemon.run_file import RunningDaemon, find_running
-from amplifierd.exceptions import NotReadyError, RemoteError
+from amplifierd.exceptions import AgreementNeededError, NotReadyError, RemoteError
 from amplifierd.paths import Paths
 from amplifierd.session_store.cursor import Cursor
 from amplifierd.workers.json_rpc import error_of
@@ -32,6 +32,12 @@ _LOOK_S = 0.1
 _LOST = (httpx2.TransportError, NotReadyError)
 
 Event = dict[str, Any]
+Agree = Callable[[AgreementNeededError], Awaitable[bool]]
+"""Asks a person whether modules of a plan from elsewhere get what they would."""
+
+
+async def ask_no_one(error: AgreementNeededError) -> bool:
+    return False
 
 
 class DaemonLostError(AmplifierError):
@@ -42,7 +48,8 @@ class DaemonClient:
     """Speaks to a daemon at `url`, or at the Unix socket `uds`. `is_alive` says whether its process is still there.
 
     Problems are raised as the exceptions that they were in the daemon. A client of a home goes on with the daemon that
-    serves it next, if that comes within `patience_s`; `tell` is told, and `after_restart` is awaited then.
+    serves it next, if that comes within `patience_s`; `tell` is told, and `after_restart` is awaited then. Whatever
+    needs an agreement about keys, the beginning of a session, its next turn or another profile, waits for `agree`.
     """
 
     def __init__(
@@ -56,6 +63,7 @@ class DaemonClient:
     ) -> None:
         self.patience_s = 2.0
         self.tell: Callable[[str], None] = lambda text: None
+        self.agree: Agree = ask_no_one
         self.after_restart: list[Callable[[], Awaitable[None]]] = []
         self._home: Paths | None = None
         self._following = asyncio.Lock()
@@ -119,7 +127,21 @@ class DaemonClient:
         return await self._answer("GET", path, again_after=())
 
     async def post(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Send something that is done once, however often it has to be sent."""
+        """Send something that is done once, however often it has to be sent.
+
+        Raises:
+            AgreementNeededError: a person has to agree to what it leads to, and did not.
+        """
+        try:
+            return await self._post(path, body)
+        except AgreementNeededError as error:
+            if not await self.agree(error):
+                raise
+            agreements = error.agreements
+        await self.patch("/settings/agreements", {"agree": agreements})
+        return await self._post(path, body)
+
+    async def _post(self, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
         return await self._answer("POST", path, json=dict(body or {}), headers={"Idempotency-Key": uuid.uuid4().hex})
 
     async def patch(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:

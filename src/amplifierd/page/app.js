@@ -1,7 +1,7 @@
 // The application: logs in, builds the frame, and shows the view of the address.
 
 import "./early.js";
-import { isLetIn, onUnauthorized, Unreachable } from "./lib/api.js";
+import { isLetIn, onAgreementNeeded, onUnauthorized, Unreachable } from "./lib/api.js";
 import { load as loadApprovals } from "./lib/approvals.js";
 import { announce, fill, h } from "./lib/dom.js";
 import { listenForNotices } from "./lib/notices.js";
@@ -31,6 +31,7 @@ applyTheme();
 connect();
 router.preload();
 onUnauthorized(showLogin);
+onAgreementNeeded(async (problem) => (await import("./components/agreement.js")).askToAgree(problem));
 link.subscribe(({ link: state }) => {
   if (state === "unauthorized") showLogin();
   else if (state === "open") start();

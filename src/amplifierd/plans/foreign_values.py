@@ -49,6 +49,7 @@ FindPlace = Callable[[Steps, Any], str | None]
 
 _API_KEY = "api_key"
 _PORTS = {"http": 80, "https": 443}
+_LONGEST_SHOWN = 400
 _UNCLEAR = re.compile(r"[\s\\\x00-\x1f\x7f-\uffff]")
 _HOST_FIELD = re.compile(
     r"(?:^|_)(?:host|hostname|endpoint|server|url|uri|address|proxy|api_base|base)$", re.IGNORECASE
@@ -65,8 +66,8 @@ class Need:
 
     def __str__(self) -> str:
         what = "its key" if self.agreement.gets == KEY else f"the variable {self.agreement.gets}"
-        hosts = f" for {', '.join(self.agreement.hosts)}" if self.agreement.hosts else ""
-        return f"{self.agreement.module} would get {what}{hosts}: {self.text} ({self.place})"
+        hosts = f" for {', '.join(map(_in_one_line, self.agreement.hosts))}" if self.agreement.hosts else ""
+        return f"{self.agreement.module} would get {what}{hosts}: {self.text} ({_in_one_line(self.place)})"
 
 
 class ForeignValues:
@@ -213,7 +214,15 @@ def _table(declared: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _shown(field: Steps, text: str) -> str:
-    return f"{'.'.join(field)}: {text}"
+    """Return a value as a question has it: in one line, and not so long that it hides what is asked."""
+    shown = _in_one_line(f"{'.'.join(field)}: {text}")
+    if len(shown) <= _LONGEST_SHOWN:
+        return shown
+    return f"{shown[:_LONGEST_SHOWN]}… ({len(shown):,} characters)"
+
+
+def _in_one_line(text: str) -> str:
+    return "\\n".join(text.splitlines())
 
 
 # Where the values of a session's plan come from: of its own person, or from elsewhere, and then from which file.

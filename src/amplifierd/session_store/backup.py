@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import shlex
 import shutil
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
@@ -52,9 +53,8 @@ class Backup:
         if found is None:
             raise SessionError(f"there is no backup in {directory}", hint="name the directory of a backup")
         if not found.get("is_complete"):
-            raise SessionError(
-                f"the backup in {directory} was not finished", hint=f"finish it: amplifier store backup {directory}"
-            )
+            hint = f"finish it: amplifier store backup {shlex.quote(str(directory))}"
+            raise SessionError(f"the backup in {directory} was not finished", hint=hint)
         backup = cls(directory)
         backup._known = dict(found["sessions"])
         return backup

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -170,7 +170,7 @@ class Session:
 
     async def stream(
         self, prompt: str, *, queue: bool = False, priority: int = 0, deadline_s: float | None = None, **options: Any
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncGenerator[Event, None]:
         """Run a prompt and yield its events, those of its children included; the last one is `execution:done`.
 
         Takes what `execute` takes. While it waits for its turn nothing comes. Whoever stops reading stops the turn.

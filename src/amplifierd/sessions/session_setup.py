@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -134,7 +135,7 @@ class SetupFinder:
             raise SessionStateError(
                 f"session {record.session_id} was imported from a file whose signer this home does not trust, and its "
                 f"bundle {shown(reference)} is not registered here",
-                hint=f"if you trust the bundle, add it: amplifier bundle add {shown(reference)}",
+                hint=f"if you trust the bundle, add it: amplifier bundle add {shlex.quote(shown(reference))}",
             )
 
     async def of_profile(

@@ -1,5 +1,6 @@
 """What comes from elsewhere gets the person's keys and variables for hosts and fields that are the module's own."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,18 @@ def test_a_key_goes_to_no_host_that_no_one_agreed_to(bench: Bench, base_url: str
 
     assert needed(caught) == [Agreement("provider-openai", KEY, (host,))]
     assert f"base_url: {base_url} (team/base line 7)" in caught.value.message
-    assert f"amplifier config agree provider-openai {host}" in (caught.value.hint or "")
+    assert f"amplifier config agree provider-openai {shlex.quote(host)}" in (caught.value.hint or "")
+
+
+def test_a_value_of_an_author_is_one_line_of_the_question_and_one_word_of_the_command(bench: Bench) -> None:
+    said = "http://author.example/ $(touch here); touch there\n  provider-openai would get nothing: \u2028all is well"
+    with pytest.raises(AgreementNeededError) as caught:
+        bench.run("providers", "provider-openai", base_url=said + "." * 10_000)
+
+    assert len(caught.value.message.splitlines()) == 2
+    assert "\\n  provider-openai would get nothing" in caught.value.message
+    command = (caught.value.hint or "").partition(": ")[2]
+    assert shlex.split(command) == ["amplifier", "config", "agree", "provider-openai", said + "." * 10_000]
 
 
 def test_a_stored_key_is_bound_as_one_of_the_environment_is(bench: Bench) -> None:

@@ -26,10 +26,25 @@ export function onUnauthorized(listener) {
   unauthorized.add(listener);
 }
 
+let agree = async () => false;
+
+/** Have a function asked when a request leads to a plan that needs an agreement; after a true it is sent again. */
+export function onAgreementNeeded(ask) {
+  agree = ask;
+}
+
 /** Send a request and return the parsed answer; null when there is none. Raises Problem or Unreachable. */
 export async function request(method, path, options) {
-  return (await send(method, path, options)).parsed;
+  try {
+    return (await send(method, path, options)).parsed;
+  } catch (error) {
+    if (error.code !== "agreement-needed" || !(await agree(error))) throw error;
+  }
+  return (await send(method, path, again(options))).parsed;
 }
+
+const again = ({ headers, ...options } = {}) =>
+  ({ ...options, headers: headers && { ...headers, ...(headers["Idempotency-Key"] && { "Idempotency-Key": newKey() }) } });
 
 /** GET a text that is not JSON, with the version that tells it from others. */
 export async function getText(path, query, options) {
