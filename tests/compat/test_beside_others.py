@@ -279,6 +279,43 @@ def test_one_command_is_enough_if_it_names_our_parts(environment: Environment, c
     assert index.foreign == set()
 
 
+PUBLISHED = {  # stand-ins of the modules that bundles name most, with the constraints that are known of them
+    "loop_basic": (),
+    "loop_streaming": (),
+    "context_simple": (),
+    "provider_anthropic": ("anthropic",),
+    "provider_openai": ("openai",),
+    "tool_filesystem": (),
+    "tool_bash": (),
+    "tool_web": ("ddgs", "primp>=0.15.0,<1.0.0"),
+    "tool_search": (),
+    "hooks_logging": (),
+}
+
+
+def test_everything_of_ours_and_ten_published_modules_resolve_together(
+    environment: Environment, checkout: Path, tmp_path: Path, index: Index
+) -> None:
+    links = tmp_path / "links"
+    links.mkdir()
+    for needed in {each.metadata["Name"]: each for each in needed_by("amplifier[all]")}.values():
+        requires = [line for line in needed.requires or () if "extra ==" not in line]
+        write_wheel(links, needed.metadata["Name"].replace("-", "_"), needed.version, requires)
+    write_wheel(links, "ddgs", "9.10.0", ["primp>=0.15.0"])
+    write_wheel(links, "primp", "0.15.0")
+    for name, requires in PUBLISHED.items():
+        write_wheel(links, f"published_{name}", "1.0", ["amplifier-core>=2", "amplifier-foundation", *requires])
+    (wheel,) = SOURCES["wheel"](checkout)
+    parts = [str(_built(checkout / "packages" / name, "wheel")) for name in ("amplifier-core", "amplifier-foundation")]
+
+    asked = ("--dry-run", "--find-links", str(links), f"amplifier[all] @ {Path(wheel).as_uri()}", *parts)
+    said = environment.install(*asked, *(f"published-{name.replace('_', '-')}" for name in PUBLISHED))
+
+    assert re.search(r"ddgs[-=]+9\.10\.0", said), said
+    assert re.search(r"primp[-=]+0\.15\.0", said), said
+    assert index.foreign == set()
+
+
 def test_an_upgrade_takes_the_claims_along(environment: Environment, checkout: Path, tmp_path: Path) -> None:
     newer = tmp_path / "newer"
     shutil.copytree(checkout, newer, symlinks=True)

@@ -14,9 +14,10 @@ from packaging.utils import canonicalize_name
 
 
 def needed_by(*names: str) -> Iterator[Distribution]:
-    """Yield the distributions that some declare to need, all the way down, without their extras."""
-    found = {canonicalize_name(name) for name in names}
-    waiting = [(name, frozenset[str]()) for name in names]
+    """Yield the distributions that some declare to need, all the way down; `name[extra]` counts an extra, too."""
+    asked = [Requirement(name) for name in names]
+    found = {canonicalize_name(each.name) for each in asked}
+    waiting = [(each.name, frozenset(each.extras)) for each in asked]
     while waiting:
         current, extras = waiting.pop()
         for text in distribution(current).requires or ():

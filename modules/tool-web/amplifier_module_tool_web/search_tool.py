@@ -77,7 +77,9 @@ def _search_html(settings: Settings, query: str) -> list[Hit]:
     with _ddgs_errors():
         engine = Duckduckgo(timeout=math.ceil(settings.search_timeout_s))
         engine.search_url = settings.search_url or engine.search_url
-        engine.http_client.client.headers_update(_authorization(settings))
+        client = engine.http_client.client
+        update = getattr(client, "headers_update", None) or client.headers.update  # before ddgs 9.11 it is httpx's
+        update(_authorization(settings))
         found = engine.search(query)
         if found is None:
             raise SearchError("search_failed", "the endpoint did not answer the request", retryable=True)

@@ -5,12 +5,12 @@ import importlib
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from amplifier_core.boundary import Boundary
-from amplifier_core.packages import folder_name
+from amplifier_core.packages import bare_name, folder_name
 from amplifier_foundation.exceptions import BundleError, BundleLoadError, BundleNotFoundError, RefResolutionError
 from amplifier_foundation.paths.home import get_amplifier_home
 from amplifier_foundation.sources import Sources
@@ -44,8 +44,10 @@ class ModuleActivationError(BundleError):
 class ModuleActivator:
     """Activates modules, with a cache directory for what is fetched and installed.
 
-    Relative sources count from `base_path`, the working directory by default. What is put on `sys.path` is kept in
-    `import_paths`, for the prepared bundle it belongs to.
+    `installed` are the modules that run beside the activated ones and that the host has, None if that is not known:
+    what the host has for others only need not agree with the activated ones. Relative sources count from `base_path`,
+    the working directory by default. What is put on `sys.path` is kept in `import_paths`, for the prepared bundle it
+    belongs to.
     """
 
     def __init__(
@@ -56,8 +58,10 @@ class ModuleActivator:
         strict: bool = False,
         *,
         offline: bool | None = None,
+        installed: Collection[str] | None = None,
     ) -> None:
         self.offline = offline
+        self._extras = None if installed is None else frozenset(map(bare_name, installed))
         self.cache_dir = cache_dir or get_amplifier_home() / "cache"
         self.install_deps = install_deps
         self.strict = strict
@@ -78,7 +82,7 @@ class ModuleActivator:
 
     def _open_cache(self) -> None:
         self._sources = Sources(self.cache_dir, offline=self.offline)
-        self._environments = Environments(self.cache_dir)
+        self._environments = Environments(self.cache_dir, extras=self._extras)
 
     @property
     def _install_state(self) -> InstallStateManager:

@@ -10,7 +10,7 @@ import logging
 import os
 import platform
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -53,10 +53,14 @@ class Environment:
 
 
 class Environments:
-    """The dependency environments of one cache directory."""
+    """The dependency environments of one cache directory.
 
-    def __init__(self, cache_dir: Path) -> None:
-        self._cache_dir = cache_dir
+    `extras` are those of ours that are in use, None for all: what only the others brought into the host is there to be
+    used, and nothing has to agree with it.
+    """
+
+    def __init__(self, cache_dir: Path, *, extras: Collection[str] | None = None) -> None:
+        self._cache_dir, self._extras = cache_dir, extras
         self._directory = cache_dir / "env"
 
     def find(self, requirements: Sequence[str]) -> Environment:
@@ -66,7 +70,7 @@ class Environments:
         host = host_packages(self._cache_dir)
         if all(host.satisfies(line) for line in requirements):
             return Environment(None, None)
-        key = environment_key(requirements, host)
+        key = environment_key(requirements, self._host())
         return Environment(key, self._complete(key))
 
     async def ensure(
@@ -132,7 +136,11 @@ class Environments:
             if read_json(path / MARKER) is None:
                 logger.warning("%s is incomplete (number %d) and is removed", path, number)
                 discard(path)
-        return host_packages(self._cache_dir)
+        return self._host()
+
+    def _host(self) -> HostPackages:
+        """Return what installed packages have to agree with."""
+        return host_packages(self._cache_dir, extras=self._extras)
 
     def _publish(self, key: str, staging: Path, sidecar: dict[str, object]) -> Path:
         write_json(staging / MARKER, sidecar)

@@ -39,7 +39,9 @@ logger = logging.getLogger(__name__)
 
 _OWNER = "needed-by-"
 _DEPENDS = re.compile(r"^\s+(\S+) (\S+) depends on (.+?)\s*$", re.MULTILINE)
-_UV_DEPENDS = re.compile(r"([A-Za-z0-9._-]+)(?:==\S+)?\s+depends\s+on\s+([A-Za-z0-9._-]+[^\s,]*)")
+_UV_DEPENDS = re.compile(
+    r"([A-Za-z0-9._-]+)(?:==\S+)?\s+depends\s+on\s+([A-Za-z0-9._-]+[^\s,]*(?:,\s*[<>=!~][^\s,]*)*)"
+)
 _UV_CAUSE = re.compile(r"\bBecause\s+(.+?),\s+we\s+can\s+conclude", re.DOTALL)
 _NO_WHEELS = re.compile(r"no\s+usable\s+wheels|building\s+(?:from\s+)?source|only wheels are installed", re.IGNORECASE)
 _KEPT_CHARACTERS = 20_000
@@ -358,12 +360,15 @@ def _claims(output: str, owners: Mapping[str, str], needed: Mapping[str, Sequenc
     A requirement of a distribution that an owner requires shows as `<distribution> requiring it`, with that owner.
     """
     found = [(match[1], match[3]) for match in _DEPENDS.finditer(output)]
-    found += [(match[1], match[2]) for match in _UV_DEPENDS.finditer(output)] if not found else []
+    found += [(match[1], "".join(match[2].split())) for match in _UV_DEPENDS.finditer(output)] if not found else []
     claims = []
     for subject, requirement in found:
         name = normalise_name(subject)
+        requirement = requirement.replace(" and ", ",")
         if name in owners:
-            claims.append((owners[name], requirement))
+            owner = owners[name]
+            written = [line for line in needed[owner] if name_of(line) == name_of(requirement)]
+            claims += [(owner, line) for line in written or (requirement,)]
             continue
         users = [owner for owner, lines in needed.items() if any(name_of(line) == name_of(subject) for line in lines)]
         claims.append((f"{', '.join(users) or 'a dependency'} (through {subject})", requirement))

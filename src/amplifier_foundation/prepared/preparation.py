@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from amplifier_core.boundary import raised_as
 from amplifier_core.local_sources import path_of_source
 from amplifier_core.module_sources import ModuleNotFoundError as ModuleNotFound
+from amplifier_core.mount_plan import MountPlan
 from amplifier_foundation.bundle.bundle_file import find_gaps, sourced_entries
 from amplifier_foundation.exceptions import BundleValidationError
 from amplifier_foundation.modules import ModuleActivationError, ModuleActivator
@@ -43,7 +44,8 @@ async def prepare_bundle(
     await _report_gaps(bundle, strict=strict)
     await asyncio.to_thread(bundle.load_agent_metadata)
     mount_plan = bundle.to_mount_plan()
-    activator = ModuleActivator(cache_dir, install_deps, bundle.base_path, strict, offline=offline)
+    installed = await asyncio.to_thread(lambda: list(_installed_modules(mount_plan)))
+    activator = ModuleActivator(cache_dir, install_deps, bundle.base_path, strict, offline=offline, installed=installed)
     if install_deps:
         await _activate_packages(bundle, activator, progress_callback)
     entries = [(entry.module_id, entry.source) for entry in sourced_entries(mount_plan)]
@@ -88,6 +90,15 @@ async def _activate_packages(
                     f"the package of the bundle in {path} failed to activate: {error}"
                 ) from error
             logger.warning("the package of the bundle in %s is not activated: %s", path, error, exc_info=True)
+
+
+def _installed_modules(mount_plan: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the modules that the session and its agents take from the host."""
+    whole = MountPlan(mount_plan)
+    for part in (whole, *(overlay for _, overlay in whole.overlays())):
+        for entry in part.entries():
+            if not entry.source or is_installed_package(entry.source):
+                yield entry.module_id
 
 
 def _to_activate(entries: list[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -273,7 +273,8 @@ def _explanations(lacking: Needs, host: HostPackages, reasons: Mapping[str, str]
     for owner, lines in lacking.items():
         provided = [(line, name_of(line)) for line in lines if host.provides(name_of(line))]
         told = [
-            f"{line} excludes {name} {host.versions[name]}, which the host has{host.users_of(name)}"
+            f"{line} excludes {name} {host.versions[name]}, which the host has{host.users_of(name)}; use a version of"
+            f" {owner} that agrees with it"
             for line, name in provided
         ]
         if why := "; ".join(told) or reasons.get(owner, ""):

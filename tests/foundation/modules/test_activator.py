@@ -1,6 +1,7 @@
 """Activation: resolved, with its dependencies, importable."""
 
 import asyncio
+import importlib.metadata
 import subprocess
 import sys
 from pathlib import Path
@@ -200,3 +201,38 @@ async def test_an_activation_is_announced_before_its_source_is_fetched(tmp_path:
         await ModuleActivator(cache_dir).activate("tool-x", str(tmp_path / "gone"), lambda *step: told.append(step))
 
     assert told == [("activating", "tool-x")]
+
+
+async def test_a_published_module_gets_the_version_it_asks_for_where_only_ours_brought_another(
+    cache_dir: Path, make_wheel: Any, make_module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_wheel("primp", "0.15.0")
+    make_wheel("ddgs", "9.10.0", ("primp>=0.15.0,<1.0.0",))
+    folder = make_module("tool-web", "primp>=0.15.0,<1.0.0", "ddgs>=9")
+    monkeypatch.delitem(sys.modules, "primp", raising=False)
+    bundle = Bundle("b", session={"context": "context-simple"}, tools=[{"module": "tool-web", "source": str(folder)}])
+
+    await bundle.prepare(strict=True, cache_dir=cache_dir)
+
+    (environment,) = environments(cache_dir)
+    assert {path.name for path in environment.glob("*.dist-info")} == {
+        "primp-0.15.0.dist-info",
+        "ddgs-9.10.0.dist-info",
+    }
+
+
+@pytest.mark.usefixtures("installer")
+async def test_where_ours_runs_beside_it_both_constraints_and_the_way_on_are_told(
+    cache_dir: Path, make_wheel: Any, make_module: Any
+) -> None:
+    make_wheel("primp", "0.15.0")
+    folder = make_module("tool-browse", "primp>=0.15.0,<1.0.0")
+    tools = [{"module": "tool-web"}, {"module": "tool-browse", "source": str(folder)}]
+
+    with pytest.raises(ModuleActivationError) as caught:
+        await Bundle("b", tools=tools).prepare(strict=True, cache_dir=cache_dir)
+
+    told = str(caught.value)
+    has = importlib.metadata.version("primp")
+    assert f"tool-browse requires primp>=0.15.0,<1.0.0; the host provides primp=={has} (required by ddgs)" in told
+    assert "fix: loosen one of these requirements, use versions of the modules that agree, or" in told
