@@ -281,7 +281,7 @@ class Daemon:
         await asyncio.wait({self._extracting}, timeout=_FETCH_PATIENCE_S)
 
     async def _open_index(self) -> None:
-        await asyncio.to_thread(self.home.sessions.list, limit=1)
+        await self.home.sessions.reader.list(limit=1)
 
     async def _take(self, name: str, step: Callable[[], Awaitable[object]]) -> bool:
         self.step = name

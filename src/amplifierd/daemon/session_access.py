@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable
 from contextlib import suppress
@@ -83,7 +82,7 @@ class SessionAccess:
         try:
             return await self._sessions.runtime.store.read(session_id)
         except SessionNotFoundError:  # it may be one of another application
-            return await asyncio.to_thread(self._sessions.get, session_id)
+            return await self._sessions.reader.get(session_id)
 
 
 class EventView:

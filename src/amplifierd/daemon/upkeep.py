@@ -183,7 +183,7 @@ class StaleSessions:
         build = await asyncio.to_thread(self._profiles.find_build, profile_id)
         while build is not None and has_more:
             wanted = {"profile_name": str(profile_id), "status": "active", "limit": _AT_A_TIME, "offset": offset}
-            page = await asyncio.to_thread(self._sessions.list, None, **wanted)
+            page = await self._sessions.reader.list(None, **wanted)
             for record in page.sessions:
                 if not record.stale and record.build_id not in (None, build.build_id):
                     await self._mark(record.session_id, build.build_id)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated, Any, Literal
 
 from fastapi import Query
@@ -93,10 +92,10 @@ async def list_messages(
     record = await daemon.access.get(caller, session_id)
     place = Place(limit, before, after)
     if include == "tools" and roles is None:
-        page = await asyncio.to_thread(daemon.home.sessions.message_page, session_id, place)
+        page = await daemon.home.sessions.reader.message_page(session_id, place)
     else:
         wanted = {role.strip() for role in roles.split(",")} if roles else None
-        found = await asyncio.to_thread(daemon.home.sessions.messages, session_id)
+        found = await daemon.home.sessions.reader.messages(session_id)
         page = place.page(found, lambda message: _fits(message, wanted))
     part = [*page.messages]
     if render == "html":
@@ -166,7 +165,7 @@ async def list_events(
 
     wants = None if chosen.is_open and not event_type else fits
     place = EventPlace(limit, after_seq=after_seq, offset=offset, level=level, wants=wants)
-    page = await asyncio.to_thread(sessions.event_page, session_id, place, include_children=include_children)
+    page = await sessions.reader.event_page(session_id, place, include_children=include_children)
     part = [*page.events]
     if shorten is not None:
         part = [{**event, "data": _shortened(event.get("data"), shorten)} for event in part]

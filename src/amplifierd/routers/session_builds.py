@@ -64,7 +64,7 @@ async def explain_session(daemon: TheDaemon, caller: Reader, session_id: Session
     record = await daemon.access.get(caller, session_id)
     build = await _build_of(daemon, record)
     if build is None:
-        plan = await asyncio.to_thread(daemon.home.sessions.plan, session_id)
+        plan = await daemon.home.sessions.reader.plan(session_id)
         found: dict[str, Any] = {
             key: {"value": value, "origin": None, "overrode": []} for key, value in single_values(plan).items()
         }
@@ -103,7 +103,7 @@ async def compare_with_newest(daemon: TheDaemon, caller: Reader, session_id: Ses
 async def _difference(daemon: Daemon, record: SessionRecord, own: Build | None, newest: Build) -> PlanDifference:
     plans, overrides = daemon.home.plans, record.settings_overrides
     if own is None:
-        before = await asyncio.to_thread(daemon.home.sessions.plan, record.session_id)
+        before = await daemon.home.sessions.reader.plan(record.session_id)
     else:
         before = await plans.generate(own, overrides=overrides)
     after = await plans.generate(newest, overrides=overrides)

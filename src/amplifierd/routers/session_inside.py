@@ -61,7 +61,7 @@ async def get_plan(
 ) -> dict[str, Any]:
     """Show the plan that a session runs with, as it is stored or in another form, without keys."""
     await daemon.access.get(caller, session_id)
-    plan = await asyncio.to_thread(daemon.home.sessions.plan, session_id)
+    plan = await daemon.home.sessions.reader.plan(session_id)
     return plan if form is None else await asyncio.to_thread(daemon.home.plans.convert, plan, form)
 
 
@@ -117,7 +117,7 @@ async def list_requests(
 ) -> RequestPage:
     """List what was sent to models, request by request."""
     await daemon.access.get(caller, session_id)
-    found, facts = paged(await asyncio.to_thread(daemon.home.sessions.requests, session_id), limit, offset)
+    found, facts = paged(await daemon.home.sessions.reader.requests(session_id), limit, offset)
     requests = [
         RequestSummary(
             request_id=request.request_id,
@@ -141,7 +141,7 @@ async def get_request(
 ) -> dict[str, Any]:
     """Show one request to a model: every part with its text and where it came from, the tools, the response."""
     await daemon.access.get(caller, session_id)
-    request = await asyncio.to_thread(daemon.home.sessions.request, session_id, request_id)
+    request = await daemon.home.sessions.reader.request(session_id, request_id)
     return request.to_json()
 
 

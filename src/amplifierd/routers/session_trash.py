@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime, timedelta
 
 from amplifierd.daemon.callers import Caller
@@ -55,7 +54,7 @@ async def purge_session(daemon: TheDaemon, caller: Runner, session_id: SessionId
 
 
 async def _seen_by(daemon: Daemon, caller: Caller) -> list[TrashedSession]:
-    found = await asyncio.to_thread(daemon.home.sessions.deleted)
+    found = await daemon.home.sessions.reader.deleted()
     return [one for one in found if caller.sees(one.record.owner)]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
@@ -168,7 +167,7 @@ async def preview_fork(
 ) -> Preview:
     """Show what a fork at a turn would start with."""
     await daemon.access.get(caller, session_id)
-    messages = [*await asyncio.to_thread(daemon.home.sessions.messages, session_id)]
+    messages = [*await daemon.home.sessions.reader.messages(session_id)]
     latest = last_turn(messages)
     at = latest if turn is None else turn
     if not 1 <= at <= latest:
@@ -181,8 +180,8 @@ async def preview_fork(
 async def list_turns(daemon: TheDaemon, caller: Reader, session_id: SessionId) -> Turns:
     """List the turns of a session with their prompts, results and usage."""
     await daemon.access.get(caller, session_id)
-    messages = await asyncio.to_thread(daemon.home.sessions.messages, session_id)
-    events = await asyncio.to_thread(daemon.home.sessions.events, session_id)
+    messages = await daemon.home.sessions.reader.messages(session_id)
+    events = await daemon.home.sessions.reader.events(session_id)
     ends = {event["data"].get("turn"): event for event in events if event.get("event") == TURN_DONE}
     said: dict[int, list[Message]] = {}
     for message in messages:
@@ -213,7 +212,7 @@ async def list_forks(
     """List the children of a session: forks, and the sessions of its sub-agents."""
     await daemon.access.get(caller, session_id)
     query = SessionQuery(parent_session_id=session_id, sort="created_at", limit=limit, offset=offset)
-    page = await asyncio.to_thread(daemon.home.sessions.list, query)
+    page = await daemon.home.sessions.reader.list(query)
     return SessionPage(
         sessions=await all_shown(daemon, page.sessions), **page_facts(page.total, len(page.sessions), limit, offset)
     )
@@ -223,7 +222,7 @@ async def list_forks(
 async def get_tree(daemon: TheDaemon, caller: Reader, session_id: SessionId) -> Tree:
     """Show a session with everything below it."""
     record = await daemon.access.get(caller, session_id)
-    below = await asyncio.to_thread(daemon.home.sessions.children, session_id)
+    below = await daemon.home.sessions.reader.children(session_id)
     return _tree(record, below)
 
 

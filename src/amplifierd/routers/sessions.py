@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -289,7 +288,7 @@ async def list_sessions(
         records = await _at_work(daemon, activity, query)
         part = records[offset : offset + limit]
         return SessionPage(sessions=await all_shown(daemon, part), **page_facts(len(records), len(part), limit, offset))
-    page = await asyncio.to_thread(daemon.home.sessions.list, query)
+    page = await daemon.home.sessions.reader.list(query)
     facts = page_facts(page.total, len(page.sessions), limit, offset)
     return SessionPage(sessions=await all_shown(daemon, page.sessions), **facts)
 

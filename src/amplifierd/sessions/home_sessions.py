@@ -17,7 +17,19 @@ from amplifierd.exceptions import (
 )
 from amplifierd.plans.agent_choice import AgentChoice
 from amplifierd.plans.request import lay_over_plan
-from amplifierd.session_store.protocol import Hold, Message
+from amplifierd.session_store.protocol import (
+    EventPage,
+    EventPlace,
+    Hold,
+    Message,
+    MessagePage,
+    Place,
+    SearchHit,
+    SessionPage,
+    SessionQuery,
+    StoredEvent,
+    TrashedSession,
+)
 from amplifierd.session_store.record import SessionRecord, checked_session_id, state_conflict
 from amplifierd.signing_keys import SigningKeys
 
@@ -25,10 +37,13 @@ from .announcements import changes_told
 from .between_turns import rewrite, switch
 from .branches import Branches, OrphanedTools
 from .checkpointing import Undone, changes_of, undo_files
-from .creation import SessionRequest
+from .creation import Creation, SessionRequest
 from .interrupted_turns import InterruptedTurn, InterruptedTurns, Keep
 from .interruption import RepairReport
-from .session_removal import SessionRemoval
+from .open_sessions import OpenSessions
+from .runtime import Runtime
+from .session_reading import SessionReader, plain_calls
+from .session_removal import SessionChanges, SessionRemoval
 from .session_setup import SessionSetup
 from .transcript import Transcript, deletions, last_turn, new_message
 
@@ -40,16 +55,108 @@ if TYPE_CHECKING:
     from .replay import ReplayResult
     from .session_archive import ArchiveLimits
     from .session_import import ImportedSession
+    from .stored_requests import StoredRequest
+
+Messages = list[Message]
 
 
-class Sessions(SessionRemoval):
+class Sessions:
     """The sessions of one home. What only reads is plain; the rest is awaited."""
 
-    def __init__(self, *parts: Any, profiles: Profiles, keys: SigningKeys, keep: KeepSecret) -> None:
-        super().__init__(*parts)
+    def __init__(
+        self,
+        runtime: Runtime,
+        creation: Creation,
+        reader: SessionReader,
+        opened: OpenSessions,
+        *,
+        profiles: Profiles,
+        keys: SigningKeys,
+        keep: KeepSecret,
+    ) -> None:
+        self.runtime, self.reader = runtime, reader
+        self._creation, self._opened, self._store = creation, opened, runtime.store
         self._profiles, self._keys, self._keep = profiles, keys, keep
-        self._branches = Branches(self._store, self.runtime.holder, self._creation, self.runtime.announcements)
-        self._interrupted_turns = InterruptedTurns(self._store, self.runtime.holder, self.runtime.announcements)
+        self._branches = Branches(self._store, runtime.holder, creation, runtime.announcements)
+        self._interrupted_turns = InterruptedTurns(self._store, runtime.holder, runtime.announcements)
+        self.open, self.create, self.resume, self.close = opened.open, opened.create, opened.resume, opened.close
+        self.is_open, self.subscribe, self.checkpoints = opened.is_open, opened.subscribe, opened.checkpoints
+        self.default_profile, self.read_adopted = opened.default_profile, opened.read_adopted
+        changes = SessionChanges(runtime, reader, opened)
+        self.update, self.rename, self.tag = changes.update, changes.rename, changes.tag
+        self.end, self.mark_stale = changes.end, changes.mark_stale
+        self.remembered_approvals, self.revoke_approval = changes.remembered_approvals, changes.revoke_approval
+        removal = SessionRemoval(runtime, reader, opened)
+        self.delete, self.restore, self.purge = removal.delete, removal.restore, removal.purge
+        self.empty_trash, self.cleanup = removal.empty_trash, removal.cleanup
+
+    # --- for callers that do not await; who does uses `reader`
+
+    def list(self, query: SessionQuery | None = None, **filters: Any) -> SessionPage:
+        """A page of sessions, the latest first; `filters` are fields of a `SessionQuery`."""
+        return plain_calls.run(self.reader.list(query, **filters))
+
+    def get(self, session_id: str) -> SessionRecord:
+        """A session as it is stored.
+
+        Raises:
+            SessionNotFoundError: there is none of that id.
+        """
+        return plain_calls.run(self.reader.get(session_id))
+
+    def search(self, text: str, *, limit: int = 50) -> tuple[SearchHit, ...]:
+        """The sessions whose name or messages contain the words of a text."""
+        return plain_calls.run(self.reader.search(text, limit=limit))
+
+    def messages(self, session_id: str) -> Sequence[Message]:
+        """The transcript of a session."""
+        return plain_calls.run(self.reader.messages(session_id))
+
+    def message_page(self, session_id: str, place: Place) -> MessagePage:
+        """A part of the transcript of a session."""
+        return plain_calls.run(self.reader.message_page(session_id, place))
+
+    def events(self, session_id: str, *, after_seq: int = 0) -> Sequence[StoredEvent]:
+        """The events of a session, in order."""
+        return plain_calls.run(self.reader.events(session_id, after_seq=after_seq))
+
+    def event_page(self, session_id: str, place: EventPlace, *, include_children: bool = False) -> EventPage:
+        """A part of the events of a session, and with `include_children` of those below it, in order."""
+        return plain_calls.run(self.reader.event_page(session_id, place, include_children=include_children))
+
+    def plan(self, session_id: str) -> dict[str, Any]:
+        """The mount plan of a session, without keys that may have been written into it.
+
+        Raises:
+            MountPlanMissingError: it has none.
+        """
+        return plain_calls.run(self.reader.plan(session_id))
+
+    def requests(self, session_id: str) -> Sequence[StoredRequest]:
+        """The requests that were sent to providers, each part with its origin."""
+        return plain_calls.run(self.reader.requests(session_id))
+
+    def request(self, session_id: str, request_id: str) -> StoredRequest:
+        """One request, with the contents of its parts."""
+        return plain_calls.run(self.reader.request(session_id, request_id))
+
+    def holder(self, session_id: str) -> Hold | None:
+        """The hold of a session, None when it is free."""
+        return plain_calls.run(self.reader.holder(session_id))
+
+    def children(self, session_id: str) -> tuple[SessionRecord, ...]:
+        """The sessions below one, parents before their children."""
+        return plain_calls.run(self.reader.children(session_id))
+
+    def uses_profile(self, profile_id: str) -> bool:
+        """True if a session that has not ended runs a profile."""
+        return plain_calls.run(self.reader.uses_profile(profile_id))
+
+    def deleted(self) -> tuple[TrashedSession, ...]:
+        """The sessions that can be restored, the last deleted first."""
+        return plain_calls.run(self.reader.deleted())
+
+    # --- branches, and other agents
 
     async def fork(
         self,
@@ -65,9 +172,9 @@ class Sessions(SessionRemoval):
         Raises:
             InvalidTurnError: there is no such turn.
         """
-        source = await self._source_of(checked_session_id(session_id))
+        source = await self.reader.source_of(checked_session_id(session_id))
         record = await source.read(session_id)
-        if source is self._elsewhere and profile is None:
+        if source is self.reader.elsewhere and profile is None:
             profile = await self.default_profile()
         return await self._branches.fork(
             source, record, turn, profile=profile, name=name, handle_orphaned_tools=handle_orphaned_tools
@@ -75,7 +182,7 @@ class Sessions(SessionRemoval):
 
     async def clone(self, session_id: str, name: str | None = None) -> SessionRecord:
         """Store a copy of a session, with its events and its children."""
-        return await self._branches.clone(await self._read(session_id), name)
+        return await self._branches.clone(await self.reader.get(session_id), name)
 
     async def change_profile(self, session_id: str, profile: str, *, cancel: bool = False) -> SessionRecord:
         """Let a session go on with another profile, or with the newest build of its own; its history stays.
@@ -94,7 +201,7 @@ class Sessions(SessionRemoval):
 
     async def plan_with(self, session_id: str, profile: str) -> Mapping[str, Any]:
         """Return the plan with which a session would go on with another profile; no module of it is loaded."""
-        return (await self._plan_with(await self._read(session_id), profile))[1]
+        return (await self._plan_with(await self.reader.get(session_id), profile))[1]
 
     async def _plan_with(self, record: SessionRecord, profile: str) -> tuple[SessionSetup, Mapping[str, Any]]:
         working_dir = Path(record.working_dir)
@@ -125,13 +232,13 @@ class Sessions(SessionRemoval):
         changes = {"settings_overrides": merge_sections(record.settings_overrides, given)}
         agent = record.profile_name or record.bundle
         told = {"from": agent, "to": agent, "build_id": record.build_id, **choice.told()}
-        opened = self._open.get(session_id)
-        setup = opened.runner.setup if opened is not None else await self._setup_of(record)
+        opened = self._opened.find(session_id)
+        setup = opened.runner.setup if opened is not None else await self._opened.setup_of(record)
         changed = lay_over_plan(plan, given, allow_modules=False)
         return await self._switch(session_id, setup, changed, changes, told, cancel=cancel)
 
     async def _active(self, session_id: str) -> SessionRecord:
-        record = await self._read(session_id)
+        record = await self.reader.get(session_id)
         if record.status != "active":
             raise state_conflict(session_id, record.status, "change its profile or agent")
         return record
@@ -147,18 +254,18 @@ class Sessions(SessionRemoval):
         cancel: bool,
     ) -> SessionRecord:
         """Go on with another plan, loaded or not."""
-        opened = self._open.get(session_id)
+        opened = self._opened.find(session_id)
         if opened is not None:
             return await opened.change_plan(setup, plan, changes, told, cancel=cancel)
 
         async def switch_unloaded(hold: Hold) -> SessionRecord:
-            runner = await self._runner_of(await self._store.read(session_id), hold, setup)
+            runner = await self._opened.runner_of(await self._store.read(session_id), hold, setup)
             try:
                 return await switch(runner, setup, plan, changes, told)
             finally:
                 await run_to_end(runner.cleanup())
 
-        return await self._under_hold(session_id, switch_unloaded)
+        return await self._opened.under_hold(session_id, switch_unloaded)
 
     async def append_message(self, session_id: str, role: str, content: Any, **facts: Any) -> Message:
         """Add a message to a conversation without running a turn; `facts` are `agent` and `token_count`.
@@ -167,7 +274,7 @@ class Sessions(SessionRemoval):
             InvalidMessageError: its role or its content cannot be used.
             ExecutionInProgressError: a turn is running.
         """
-        opened = self._open.get(session_id)
+        opened = self._opened.find(session_id)
         if opened is not None:
             return await opened.append_message(role, content, **facts)
         message = new_message(role, content, **facts)
@@ -178,10 +285,10 @@ class Sessions(SessionRemoval):
             transcript.turn = last_turn(stored)
             line = await transcript.add(message, lasting=True)
             record = await self._store.update(hold, message_count=len(stored) + 1)
-            await self._tell(hold, record, *changes_told(record, ["message_count"]))
+            await self._opened.announce(hold, record, *changes_told(record, ["message_count"]))
             return line
 
-        return await self._under_hold(session_id, append)
+        return await self._opened.under_hold(session_id, append)
 
     async def truncate(self, session_id: str, turn: int) -> SessionRecord:
         """Drop everything after a turn; 0 drops the whole conversation.
@@ -190,7 +297,7 @@ class Sessions(SessionRemoval):
             ExecutionInProgressError: a turn is running.
             InvalidTurnError: there is no such turn.
         """
-        await self._read_own(session_id)
+        await self.reader.own(session_id)
         messages = await self._store.read_messages(session_id)
         if not 0 <= turn <= last_turn(messages):
             raise InvalidTurnError(f"turn {turn} is out of range: session {session_id} has {last_turn(messages)}")
@@ -200,7 +307,7 @@ class Sessions(SessionRemoval):
 
     async def delete_last_message(self, session_id: str) -> Message | None:
         """Drop the last message; returns it, None when there is none. A call goes with the first of its results."""
-        await self._read_own(session_id)
+        await self.reader.own(session_id)
         messages = await self._store.read_messages(session_id)
         if not messages:
             return None
@@ -210,10 +317,8 @@ class Sessions(SessionRemoval):
         await self._rewrite(session_id, kept, messages[len(kept) :], last_turn(kept))
         return messages[-1]
 
-    async def _rewrite(
-        self, session_id: str, kept: list[Message], dropped: Sequence[Message], turn: int
-    ) -> SessionRecord:
-        opened = self._open.get(session_id)
+    async def _rewrite(self, session_id: str, kept: Messages, dropped: Sequence[Message], turn: int) -> SessionRecord:
+        opened = self._opened.find(session_id)
         if opened is not None:
             return await rewrite(opened.runner, kept, dropped, turn)
 
@@ -221,10 +326,10 @@ class Sessions(SessionRemoval):
             await self._store.replace_messages(hold, kept)
             changed = {"message_count": len(kept), "turn_count": turn}
             record = await self._store.update(hold, **changed)
-            await self._tell(hold, record, *deletions(dropped), *changes_told(record, [*changed]))
+            await self._opened.announce(hold, record, *deletions(dropped), *changes_told(record, [*changed]))
             return record
 
-        return await self._under_hold(session_id, rewrite_unloaded)
+        return await self._opened.under_hold(session_id, rewrite_unloaded)
 
     async def replay(
         self,
@@ -286,7 +391,7 @@ class Sessions(SessionRemoval):
         Raises:
             InvalidTurnError: there is no checkpoint of that turn.
         """
-        return await changes_of(self.checkpoints(await self._read(session_id)), turn)
+        return await changes_of(self.checkpoints(await self.reader.get(session_id)), turn)
 
     async def undo(
         self, session_id: str, turn: int, *, what: Undone = "both", force: bool = False
@@ -301,18 +406,20 @@ class Sessions(SessionRemoval):
             ExecutionInProgressError: a turn is running.
             SessionHeldError: another process holds the session.
         """
-        async with self._trees.held((await self._read(session_id)).root_id):  # its files are used by this process alone
+        async with self._opened.trees.held(
+            (await self.reader.get(session_id)).root_id
+        ):  # its files are used by this process alone
             return await self._undo(session_id, turn, what, force=force)
 
     async def _undo(self, session_id: str, turn: int, what: Undone, *, force: bool) -> UndoResult | None:
-        opened = self._open.get(session_id)
+        opened = self._opened.find(session_id)
         if opened is not None and opened.runner.status.is_busy:
             raise ExecutionInProgressError(
                 f"session {session_id} is executing a turn", hint="wait for it, or cancel it"
             )
         undone: UndoResult | None = None
         if what != "conversation":
-            undone = await undo_files(self.checkpoints(await self._read(session_id)), turn, force=force)
+            undone = await undo_files(self.checkpoints(await self.reader.get(session_id)), turn, force=force)
             if not undone.done:
                 return undone
         if what != "files":
@@ -331,7 +438,7 @@ class Sessions(SessionRemoval):
         """
         from .export import export_session
 
-        source = await self._source_of(checked_session_id(session_id))
+        source = await self.reader.source_of(checked_session_id(session_id))
         return await export_session(
             source,
             session_id,

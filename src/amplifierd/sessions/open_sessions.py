@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from amplifier_core.display import DisplaySystem
@@ -26,13 +26,12 @@ from .calls import CallLayer
 from .checkpointing import DIRECTORY, TurnCheckpoints
 from .children import as_agent
 from .creation import Creation, SessionRequest
-from .ecosystem import EcosystemSessions
 from .open_trees import OpenTrees
 from .prompt_queue import DOCUMENT as QUEUE
 from .runner import ExecutionRunner
 from .runtime import Runtime
 from .session import Session, SessionOpening
-from .session_reading import SessionReading
+from .session_reading import SessionReader
 from .session_setup import SessionSetup
 from .tree import SessionTree
 from .tree_events import Event, Subscription
@@ -40,6 +39,8 @@ from .tree_events import Event, Subscription
 logger = logging.getLogger(__name__)
 
 ENDED: tuple[SessionState, ...] = ("completed", "failed", "terminated")
+
+T = TypeVar("T")
 
 FindCheckpoints = Callable[..., Checkpoints]
 
@@ -52,24 +53,28 @@ class Defaults:
     working_dir: Callable[[], Path]
 
 
-class OpenSessions(SessionReading):
+class OpenSessions:
     """Opens sessions; one that is open twice in this process is one session with two users."""
 
     def __init__(
         self,
         runtime: Runtime,
         creation: Creation,
-        elsewhere: EcosystemSessions,
+        reader: SessionReader,
         find_checkpoints: FindCheckpoints,
         defaults: Defaults,
     ) -> None:
-        super().__init__(runtime.store, elsewhere)
         self.runtime, self._creation, self._defaults = runtime, creation, defaults
+        self._store, self._reader = runtime.store, reader
         self._find_checkpoints = find_checkpoints
         self._open: dict[str, Session] = {}
         self._users: dict[str, int] = {}
-        self._trees = OpenTrees(runtime)
+        self.trees = OpenTrees(runtime)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def find(self, session_id: str) -> Session | None:
+        """The session of an id if it is open in this process."""
+        return self._open.get(session_id)
 
     def is_open(self, session_id: str) -> bool:
         """Say whether a session is open in this process."""
@@ -192,15 +197,15 @@ class OpenSessions(SessionReading):
         absolute_directory(request.working_dir)
         new, setup = await self._creation.prepare(request)
         session_id = new.record.session_id
-        async with self._alone(session_id):
+        async with self.alone(session_id):
             hold = await self.runtime.announcements.create(new, self.runtime.holder)
-            self._trees.begin(hold, new)
+            self.trees.begin(hold, new)
             try:
-                tree = await self._trees.tree(session_id, approver, display)
+                tree = await self.trees.tree(session_id, approver, display)
                 return await self._start(new.record, hold, tree, setup, (), plan=as_stored(new.plan))
             except BaseException:
                 await run_to_end(self.runtime.announcements.delete(hold, new.record))
-                await run_to_end(self._trees.leave(session_id))
+                await run_to_end(self.trees.leave(session_id))
                 raise
 
     async def _resume(
@@ -211,14 +216,14 @@ class OpenSessions(SessionReading):
         take_over: bool,
         layers: Sequence[CallLayer],
     ) -> Session:
-        async with self._alone(session_id):
+        async with self.alone(session_id):
             if (known := self._open.get(session_id)) is not None:
                 self._users[session_id] += 1
                 return known.shared()
             root_id = (await self.read_adopted(session_id)).root_id
             async with AsyncExitStack() as undo:
-                hold = await self._trees.enter(root_id, take_over=take_over)
-                undo.push_async_callback(lambda: run_to_end(self._trees.leave(root_id)))
+                hold = await self.trees.enter(root_id, take_over=take_over)
+                undo.push_async_callback(lambda: run_to_end(self.trees.leave(root_id)))
                 if root_id != session_id:
                     own = hold = await self._store.acquire(session_id, self.runtime.holder, take_over=take_over)
                     undo.push_async_callback(lambda: run_to_end(self._store.release(own)))
@@ -234,13 +239,13 @@ class OpenSessions(SessionReading):
         if record.status != "active":
             started = record.started_at or now()
             record = await self._store.update(hold, status="active", started_at=started, ended_at=None)
-        setup = await self._setup_of(record)
-        tree = await self._trees.tree(record.root_id, approver, display)
+        setup = await self.setup_of(record)
+        tree = await self.trees.tree(record.root_id, approver, display)
         session = await self._start(record, hold, tree, setup, layers)
         session.runner.queue.hold(await self._store.read_document(record.session_id, QUEUE) or ())
         return session
 
-    async def _setup_of(self, record: SessionRecord) -> SessionSetup:
+    async def setup_of(self, record: SessionRecord) -> SessionSetup:
         return await as_agent(self._store, record, await self.runtime.setups.of_record(record))
 
     async def read_adopted(self, session_id: str) -> SessionRecord:
@@ -253,10 +258,10 @@ class OpenSessions(SessionReading):
 
     async def _adopt(self, session_id: str) -> None:
         """Copy a session of another application, which stays as it is; one of ours needs nothing."""
-        source = await self._source_of(session_id)
+        source = await self._reader.source_of(session_id)
         if source is self._store:
             return
-        record = await self._elsewhere.read(session_id)
+        record = await self._reader.elsewhere.read(session_id)
         setup, plan = await self._plan_of_foreign(record)
         build = setup.build
         changes = {
@@ -265,7 +270,7 @@ class OpenSessions(SessionReading):
             "build_id": build.build_id if build else None,
             **self.runtime.machine.place_of(record.working_dir),
         }
-        new: NewSession = await self._elsewhere.copied(session_id, plan, **changes)
+        new: NewSession = await self._reader.elsewhere.copied(session_id, plan, **changes)
         await self.runtime.announcements.add(new, self.runtime.holder)
 
     async def _plan_of_foreign(self, record: SessionRecord) -> tuple[SessionSetup, dict[str, Any]]:
@@ -279,9 +284,9 @@ class OpenSessions(SessionReading):
         profile = await self.default_profile()
         return await self._creation.plan_for(SessionRequest(profile=profile, working_dir=directory))
 
-    async def _runner_of(self, record: SessionRecord, hold: Hold, setup: SessionSetup) -> ExecutionRunner:
+    async def runner_of(self, record: SessionRecord, hold: Hold, setup: SessionSetup) -> ExecutionRunner:
         """Return a runner that has loaded nothing yet, for what is done with a session that is not open."""
-        tree = await self._trees.tree(record.root_id, DenyAll(), None)
+        tree = await self.trees.tree(record.root_id, DenyAll(), None)
         return ExecutionRunner(self.runtime, record.session_id, hold=hold, record=record, tree=tree, setup=setup)
 
     async def _start(
@@ -298,14 +303,14 @@ class OpenSessions(SessionReading):
             self.runtime, record.session_id, hold=hold, record=record, tree=tree, setup=setup, layers=layers
         )
         if runner.parent is None:
-            runner.checkpoints = await self._checkpoints_of(runner)
+            runner.checkpoints = await self.checkpoints_of(runner)
         await runner.start(plan=plan)
         session = Session(runner, self._close)
         self._open[record.session_id] = session
         self._users[record.session_id] = 1
         return session
 
-    async def _checkpoints_of(self, runner: ExecutionRunner) -> TurnCheckpoints | None:
+    async def checkpoints_of(self, runner: ExecutionRunner) -> TurnCheckpoints | None:
         """Return the checkpoints of a session, None where none may be taken."""
         try:
             return TurnCheckpoints(self.checkpoints(runner.record), runner.journal.write)
@@ -324,18 +329,18 @@ class OpenSessions(SessionReading):
 
     async def _close(self, session_id: str) -> None:
         """Let one user go; with the last one the session ends."""
-        async with self._alone(session_id):
+        async with self.alone(session_id):
             users = self._users.get(session_id, 0)
             if users > 1:
                 self._users[session_id] = users - 1
             else:
                 await self._shut(session_id)
 
-    async def _unload(self, session_id: str) -> None:
+    async def unload(self, session_id: str) -> None:
         """End a session, whatever uses it; also one that works for its parent at this moment."""
-        async with self._alone(session_id):
+        async with self.alone(session_id):
             await self._shut(session_id)
-        if (working := self._find_runner(session_id)) is not None:
+        if (working := self.find_runner(session_id)) is not None:
             await working.stop()
 
     async def _shut(self, session_id: str) -> None:
@@ -349,13 +354,35 @@ class OpenSessions(SessionReading):
         try:
             await runner.cleanup()
         finally:
-            await self._trees.leave(runner.record.root_id)
+            await self.trees.leave(runner.record.root_id)
 
-    def _alone(self, session_id: str) -> asyncio.Lock:
+    def alone(self, session_id: str) -> asyncio.Lock:
         """Return the lock of a session: it is opened, changed and closed by one at a time."""
         return self._locks.setdefault(session_id, asyncio.Lock())
 
-    def _find_runner(self, session_id: str) -> ExecutionRunner | None:
+    async def under_hold(self, session_id: str, work: Callable[[Hold], Awaitable[T]]) -> T:
+        """Do something with a session that no one opens, changes or closes meanwhile."""
+        async with self.alone(checked_session_id(session_id)):
+            return await self.held(session_id, work)
+
+    async def held(self, session_id: str, work: Callable[[Hold], Awaitable[T]]) -> T:
+        """Do something under the hold of a session whose lock the caller has."""
+        root_id = (await self._reader.own(session_id)).root_id
+        async with self.trees.held(root_id) as root_hold:
+            if session_id == root_id:
+                return await work(root_hold)
+            hold = await self._store.acquire(session_id, self.runtime.holder)
+            try:
+                return await work(hold)
+            finally:
+                await run_to_end(self._store.release(hold))
+
+    async def announce(self, hold: Hold, record: SessionRecord, *entries: tuple[str, Mapping[str, Any]]) -> None:
+        """Store and publish what happened to a session that is not loaded; others of its tree may be."""
+        tree = self.trees.find(record.root_id)
+        await self.runtime.announcements.tell(hold, record, *entries, tree=tree.events if tree is not None else None)
+
+    def find_runner(self, session_id: str) -> ExecutionRunner | None:
         """Return what runs a session in this process, be it opened or at work for its parent."""
         trees = (opened.runner.tree for opened in self._open.values())
         return next((tree.runners[session_id] for tree in trees if session_id in tree.runners), None)
@@ -363,7 +390,7 @@ class OpenSessions(SessionReading):
     async def close(self) -> None:
         """Close every open session and the store."""
         for session_id in tuple(self._open):
-            async with self._alone(session_id):
+            async with self.alone(session_id):
                 await self._shut(session_id)
         await self._store.close()
 

@@ -22,9 +22,10 @@ from .announcements import Announcements
 from .creation import Creation
 from .ecosystem import EcosystemSessions
 from .home_sessions import Sessions
-from .open_sessions import Defaults, FindCheckpoints
+from .open_sessions import Defaults, FindCheckpoints, OpenSessions
 from .runtime import LoadedSessions, Runtime
 from .secret_values import SecretValues
+from .session_reading import SessionReader
 from .session_setup import Resolvers, SetupFinder
 from .working_place import Machine
 
@@ -107,13 +108,6 @@ def _sessions_on(
         profile=lambda: default_profile(paths, settings, profiles, keys, environment=environment),
         working_dir=lambda: default_working_dir(settings),
     )
-    return Sessions(
-        runtime,
-        creation,
-        EcosystemSessions(find_copied=runtime.store.existing),
-        find_checkpoints,
-        defaults,
-        profiles=profiles,
-        keys=SigningKeys(paths),
-        keep=keys.keep,
-    )
+    reader = SessionReader(runtime.store, EcosystemSessions(find_copied=runtime.store.existing))
+    opened = OpenSessions(runtime, creation, reader, find_checkpoints, defaults)
+    return Sessions(runtime, creation, reader, opened, profiles=profiles, keys=SigningKeys(paths), keep=keys.keep)

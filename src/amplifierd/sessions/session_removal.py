@@ -1,15 +1,14 @@
-"""Removing sessions: into the trash, from which they can be brought back for some time, or for good."""
+"""Changing the records of sessions; removing sessions, into the trash or for good, and bringing them back."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from amplifier_system.tasks import run_to_end
 from amplifierd.exceptions import (
     ApprovalNotFoundError,
     ExecutionInProgressError,
@@ -27,17 +26,19 @@ from .between_turns import move
 from .lasting_approvals import LastingApprovals, RememberedApproval, decisions_in, remembered_in
 from .open_sessions import ENDED, OpenSessions, absolute_directory
 from .open_trees import APPROVALS
-from .session_reading import now_or_in_thread
-
-T = TypeVar("T")
+from .runtime import Runtime
+from .session_reading import SessionReader
 
 _CHANGEABLE = frozenset(
     {"name", "tags", "metadata", "working_dir", "working_dir_scope", "limits", "on_takeover", "permission_level"}
 )
 
 
-class SessionChanges(OpenSessions):
-    """Changes the records of sessions."""
+class SessionChanges:
+    """Changes the records of sessions, loaded or not."""
+
+    def __init__(self, runtime: Runtime, reader: SessionReader, opened: OpenSessions) -> None:
+        self._runtime, self._reader, self._opened, self._store = runtime, reader, opened, runtime.store
 
     async def update(
         self, session_id: str, *, annotations: Mapping[str, Any] | None = None, **changes: Any
@@ -67,12 +68,12 @@ class SessionChanges(OpenSessions):
             changes["limits"] = Limits.read(changes["limits"]).to_json() or None
         if "working_dir" in changes:
             changes["working_dir"] = str(absolute_directory(changes["working_dir"]))
-            changes |= self.runtime.machine.place_of(changes["working_dir"], changes.get("working_dir_scope"))
+            changes |= self._runtime.machine.place_of(changes["working_dir"], changes.get("working_dir_scope"))
 
         def changed(record: SessionRecord) -> Mapping[str, Any]:
             found = dict(changes)
             if "working_dir_scope" in changes and "working_dir" not in changes:
-                machine = self.runtime.machine.with_directory_of(record)
+                machine = self._runtime.machine.with_directory_of(record)
                 found |= machine.place_of(record.working_dir, changes["working_dir_scope"])
             if annotations is None:
                 return found
@@ -87,17 +88,17 @@ class SessionChanges(OpenSessions):
         async def change(hold: Hold) -> SessionRecord:
             changes = find(await self._store.read(session_id))
             record = await self._store.update(hold, **changes)
-            await self._tell(hold, record, *changes_told(record, [*changes]))
+            await self._opened.announce(hold, record, *changes_told(record, [*changes]))
             return record
 
-        async with self._alone(checked_session_id(session_id)):
-            runner = self._find_runner(session_id)
+        async with self._opened.alone(checked_session_id(session_id)):
+            runner = self._opened.find_runner(session_id)
             if runner is None:
-                return await self._held(session_id, change)
+                return await self._opened.held(session_id, change)
             changes = dict(find(runner.record))
             if directory := changes.pop("working_dir", None):
                 await move(runner, Path(directory))
-                runner.checkpoints = await self._checkpoints_of(runner)
+                runner.checkpoints = await self._opened.checkpoints_of(runner)
             return await runner.change(**changes) if changes else runner.record
 
     async def remembered_approvals(self, session_id: str) -> list[RememberedApproval]:
@@ -106,9 +107,9 @@ class SessionChanges(OpenSessions):
         Raises:
             SettingsError: the home's list is damaged.
         """
-        record = await self._read_own(checked_session_id(session_id))
+        record = await self._reader.own(checked_session_id(session_id))
         document = await self._store.read_document(record.root_id, APPROVALS)
-        lasting = LastingApprovals(self.runtime.paths, record.working_dir)
+        lasting = LastingApprovals(self._runtime.paths, record.working_dir)
         return [*remembered_in(document), *await asyncio.to_thread(lasting.remembered)]
 
     async def revoke_approval(self, session_id: str, approval_id: str) -> None:
@@ -120,7 +121,7 @@ class SessionChanges(OpenSessions):
         known = {one.approval_id: one for one in await self.remembered_approvals(session_id)}
         if (approval := known.get(approval_id)) is None:
             raise ApprovalNotFoundError(f"nothing that is remembered has the id {approval_id!r}", hint="list them")
-        record = await self._read_own(session_id)
+        record = await self._reader.own(session_id)
         if approval.reach == "session":
 
             async def forget(hold: Hold) -> None:
@@ -128,10 +129,10 @@ class SessionChanges(OpenSessions):
                 kept = {key: one for key, one in decisions_in(document).items() if key != approval.scope.key}
                 await self._store.put_document(hold, APPROVALS, {**(document or {}), "decisions": kept})
 
-            await self._under_hold(record.root_id, forget)
+            await self._opened.under_hold(record.root_id, forget)
         else:
-            await asyncio.to_thread(LastingApprovals(self.runtime.paths, record.working_dir).remove, approval)
-        if (tree := self._trees.find(record.root_id)) is not None:
+            await asyncio.to_thread(LastingApprovals(self._runtime.paths, record.working_dir).remove, approval)
+        if (tree := self._opened.trees.find(record.root_id)) is not None:
             for runner in tree.runners.values():
                 runner.forget_approval(approval.scope.key)
 
@@ -141,13 +142,13 @@ class SessionChanges(OpenSessions):
 
         async def mark(hold: Hold) -> SessionRecord:
             record = await self._store.update(hold, stale=True)
-            await self._tell(hold, record, *changes_told(record, ["stale"]), told)
+            await self._opened.announce(hold, record, *changes_told(record, ["stale"]), told)
             return record
 
-        async with self._alone(checked_session_id(session_id)):
-            runner = self._find_runner(session_id)
+        async with self._opened.alone(checked_session_id(session_id)):
+            runner = self._opened.find_runner(session_id)
             if runner is None:
-                return await self._held(session_id, mark)
+                return await self._opened.held(session_id, mark)
             await runner.change(stale=True)
             await runner.journal.write(*told)
             return runner.record
@@ -170,42 +171,25 @@ class SessionChanges(OpenSessions):
         Raises:
             SessionStateError: it was never started, has ended, or the status is not an end.
         """
-        record = await self._read_own(session_id)
+        record = await self._reader.own(session_id)
         if status not in ENDED or record.status != "active":
             raise state_conflict(session_id, record.status, f"become {status}")
-        await self._unload(session_id)  # first, so that it delegates nothing any more
+        await self._opened.unload(session_id)  # first, so that it delegates nothing any more
         for lower in reversed(await self._store.descendants(session_id)):
             if (await self._store.read(lower)).status == "active":
                 await self.end(lower, status)
         ended = {"status": status, "ended_at": now(), **details}
         return await self._change(session_id, lambda record: ended)
 
-    async def _under_hold(self, session_id: str, work: Callable[[Hold], Awaitable[T]]) -> T:
-        async with self._alone(checked_session_id(session_id)):
-            return await self._held(session_id, work)
-
-    async def _held(self, session_id: str, work: Callable[[Hold], Awaitable[T]]) -> T:
-        root_id = (await self._read_own(session_id)).root_id
-        async with self._trees.held(root_id) as root_hold:
-            if session_id == root_id:
-                return await work(root_hold)
-            hold = await self._store.acquire(session_id, self.runtime.holder)
-            try:
-                return await work(hold)
-            finally:
-                await run_to_end(self._store.release(hold))
-
-    async def _tell(self, hold: Hold, record: SessionRecord, *entries: tuple[str, Mapping[str, Any]]) -> None:
-        """Tell what happened to a session that is not loaded; others of its tree may be."""
-        tree = self._trees.find(record.root_id)
-        await self.runtime.announcements.tell(hold, record, *entries, tree=tree.events if tree is not None else None)
-
 
 _KEPT_DAYS = 30.0
 
 
-class SessionRemoval(SessionChanges):
+class SessionRemoval:
     """Removes sessions and brings them back, each with everything below it."""
+
+    def __init__(self, runtime: Runtime, reader: SessionReader, opened: OpenSessions) -> None:
+        self._runtime, self._reader, self._opened, self._store = runtime, reader, opened, runtime.store
 
     async def delete(self, session_id: str, *, force: bool = False, forever: bool = False) -> None:
         """Move a session and everything below it into the trash; with `forever` nothing is left of them.
@@ -217,38 +201,34 @@ class SessionRemoval(SessionChanges):
             ExecutionInProgressError: a turn is running, and `force` is not set.
             SessionHeldError: another process holds it.
         """
-        await self._read_own(session_id)
-        forever = forever or not self.runtime.settings.sessions.trash_days
+        await self._reader.own(session_id)
+        forever = forever or not self._runtime.settings.sessions.trash_days
         for member in (session_id, *await self._store.descendants(session_id)):
-            runner = self._find_runner(member)
+            runner = self._opened.find_runner(member)
             if runner is not None and runner.status.is_busy and not force:
                 raise ExecutionInProgressError(f"session {member} is executing a turn", hint="cancel it, or use force")
-        await self._unload(session_id)  # first, so that it delegates nothing any more
+        await self._opened.unload(session_id)  # first, so that it delegates nothing any more
         whole_tree = (session_id, *await self._store.descendants(session_id))
         for member in whole_tree[1:]:
-            await self._unload(member)
+            await self._opened.unload(member)
         holds: list[Hold] = []
-        top = await self._read(session_id)
+        top = await self._reader.get(session_id)
         root_id = top.root_id
         if forever:
             await self._purge_below(top)
-        async with self._trees.held(root_id) as root_hold:
+        async with self._opened.trees.held(root_id) as root_hold:
             try:
                 for member in whole_tree:
                     own = member == root_id
-                    holds.append(root_hold if own else await self._store.acquire(member, self.runtime.holder))
+                    holds.append(root_hold if own else await self._store.acquire(member, self._runtime.holder))
                 while holds:
-                    record = await self._read(holds[-1].session_id)
-                    await self.runtime.announcements.delete(holds[-1], record, forever=forever)
+                    record = await self._reader.get(holds[-1].session_id)
+                    await self._runtime.announcements.delete(holds[-1], record, forever=forever)
                     holds.pop()
             finally:
                 for hold in holds:
                     if hold is not root_hold:
                         await self._store.release(hold)
-
-    def deleted(self) -> tuple[TrashedSession, ...]:
-        """Return the sessions that can be restored, the last deleted first."""
-        return now_or_in_thread(self._store.trash)
 
     async def restore(self, session_id: str) -> SessionRecord:
         """Bring a deleted session back, with everything below it that is in the trash.
@@ -274,9 +254,9 @@ class SessionRemoval(SessionChanges):
     async def _announce_restored(self, session_id: str) -> None:
         async def tell(hold: Hold) -> None:
             record = await self._store.read(session_id)
-            await self._tell(hold, record, (RESTORED, described(record)))
+            await self._opened.announce(hold, record, (RESTORED, described(record)))
 
-        await self._under_hold(session_id, tell)
+        await self._opened.under_hold(session_id, tell)
 
     async def purge(self, session_id: str) -> None:
         """Remove a deleted session for good, with everything below it that is in the trash.
@@ -309,7 +289,7 @@ class SessionRemoval(SessionChanges):
 
         Without a number the setting `sessions.trash_days` counts.
         """
-        kept_for = self.runtime.settings.sessions.trash_days if older_than_days is None else older_than_days
+        kept_for = self._runtime.settings.sessions.trash_days if older_than_days is None else older_than_days
         oldest = _days_ago(kept_for)
         old = dict.fromkeys(one.record.session_id for one in await self._store.trash() if one.deleted_at < oldest)
         for session_id in () if dry_run else old:
@@ -323,7 +303,7 @@ class SessionRemoval(SessionChanges):
         Without a number the setting `sessions.retention_days` counts, else 30 days.
         """
         if older_than_days is None:
-            kept_for = self.runtime.settings.sessions.retention_days
+            kept_for = self._runtime.settings.sessions.retention_days
             older_than_days = _KEPT_DAYS if kept_for is None else kept_for
         oldest = _days_ago(older_than_days)
         old: tuple[str, ...] = ()

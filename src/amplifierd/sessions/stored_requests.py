@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from amplifier_sessions.event_page import named_events
+from amplifier_system.threads import in_thread
 from amplifierd.exceptions import StoredRequestNotFoundError
 from amplifierd.session_store.protocol import SessionStore, StoredEvent
 
@@ -98,7 +100,8 @@ class StoredRequest:
 
 async def requests(store: SessionStore, session_id: str) -> list[StoredRequest]:
     """Return every provider request of a session, in their order; the first has the number 1."""
-    reader = _Reader(store, session_id, await store.read_messages(session_id))
+    messages = await store.read_messages(session_id)
+    reader = await in_thread(lambda stop: _Reader(store, session_id, messages))
     return await reader.read(await named_events(store.read_event_page, session_id, (REQUEST_STORED, RESPONSE_STORED)))
 
 
@@ -132,10 +135,11 @@ class _Reader:
 
     async def read(self, events: list[StoredEvent]) -> list[StoredRequest]:
         responses = {str(data.get("request_id")): data for _, data in named(events, RESPONSE_STORED)}
-        return [
-            await self._request(number, seq, data, responses.get(str(data.get("request_id"))))
-            for number, (seq, data) in enumerate(named(events, REQUEST_STORED), 1)
-        ]
+        found = []
+        for number, (seq, data) in enumerate(named(events, REQUEST_STORED), 1):
+            found.append(await self._request(number, seq, data, responses.get(str(data.get("request_id")))))
+            await asyncio.sleep(0)  # a long session has many, each with all of its parts
+        return found
 
     async def _request(
         self, number: int, seq: int, data: Mapping[str, Any], response: Mapping[str, Any] | None

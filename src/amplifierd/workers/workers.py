@@ -174,7 +174,7 @@ class Workers:
         if (placed := self._placement.find(session_id)) is not None:
             return placed
         async with self._placement.alone(session_id):
-            status = (await asyncio.to_thread(self._sessions.get, session_id)).status
+            status = (await self._sessions.reader.get(session_id)).status
             if status != "active":
                 raise state_conflict(session_id, status, "be asked that")
             return await self._placement.load(session_id)
@@ -316,7 +316,7 @@ class Workers:
     async def _root_of(self, session_id: str) -> str:
         if (placed := self._placement.find(session_id)) is not None:
             return placed.root_id
-        return (await asyncio.to_thread(self._sessions.get, session_id)).root_id
+        return (await self._sessions.reader.get(session_id)).root_id
 
     async def _leave_for_change(self, session_id: str, *, cancel: bool) -> None:
         """Let a session leave its worker after its turns, since what it runs next belongs into another one."""
