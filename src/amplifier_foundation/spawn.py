@@ -8,11 +8,13 @@ for by name.
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from amplifier_core import AmplifierSession
     from amplifier_foundation.bundle import Bundle
     from amplifier_foundation.prepared import PreparedBundle
+
+logger = logging.getLogger(__name__)
 
 SELF = "self"
 
@@ -297,6 +301,9 @@ def child_bundle(bundle: Bundle, parent_plan: Mapping[str, Any], order: Order) -
     """Return the bundle of a child session: the parent's, with the modules and agents the rules leave it."""
     definition = order.definition
     plan = _inherited(parent_plan)
+    for section in ("tools", "hooks"):
+        excluded = (definition.get("spawn") or {}).get(f"exclude_{section}")
+        plan[section] = _filtered(plan[section], {"exclude": excluded}, ("", "exclude"), set())
     overlay = _lists(definition)
     for section, entries in overlay.items():
         merged = merge_module_lists(plan[section], entries, lists="replace")
@@ -344,6 +351,8 @@ def _definition(
 def _inherited(parent_plan: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy of what the bundle's spawn policy hands down of a plan."""
     policy = parent_plan.get("spawn") or {}
+    if excluded := policy.get("exclude_tools"):
+        _warn_of_global_exclusion(", ".join(map(str, excluded)))
     plan: dict[str, Any] = {**_lists(parent_plan)}
     plan["session"] = deepcopy(MountPlan(parent_plan).by_entry()["session"])
     if isinstance(policy.get("tools"), list):
@@ -352,6 +361,12 @@ def _inherited(parent_plan: Mapping[str, Any]) -> dict[str, Any]:
         plan["tools"] = _filtered(plan["tools"], {"exclude": policy.get("exclude_tools")}, ("", "exclude"), set())
     plan["hooks"] = _filtered(plan["hooks"], {"exclude": policy.get("exclude_hooks")}, ("", "exclude"), set())
     return plan
+
+
+@lru_cache
+def _warn_of_global_exclusion(names: str) -> None:
+    """Say once that a bundle takes tools from every agent, which its author may have meant for one."""
+    logger.warning("spawn.exclude_tools of the bundle takes %s from every agent; for one agent, write it there", names)
 
 
 def _lists(part: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:

@@ -30,6 +30,9 @@ JsonObject = dict[str, Any]
 DISPLAY_ARGUMENTS = {"delegate": "agent"}
 """By the name of a tool, the argument under which a running call is shown."""
 
+AGENT_TOOLS = frozenset({*DISPLAY_ARGUMENTS, "task"})
+"""The tools whose results are answers of agents."""
+
 PINNING_METADATA = frozenset({"openai:tool_search_items"})
 """Metadata of messages that a vendor refers to later: dynamically loaded tools, without which calls are refused."""
 

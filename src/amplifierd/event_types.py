@@ -28,6 +28,7 @@ MODULE_EVENTS = (
     "delegate:agent_completed",
     "delegate:agent_cancelled",
     "delegate:error",
+    "delegate:model_role_unresolved",
     "mentions:resolved",
     "module:on_session_ready_failed",
     "orchestrator:steering_injected",

@@ -18,7 +18,7 @@ WALKING = {"all", "any", "enumerate", "filter", "list", "map", "next", "reversed
 
 # Who names a member of a session by hand all the same, and why.
 BY_HAND = {
-    "modules/tool-task/amplifier_module_tool_task/tool.py",  # the ecosystem's rule: the section, else the entry
+    "src/amplifier_kit/delegation/agents.py",  # the ecosystem's rule: the section, else the entry
     "src/amplifier_foundation/prepared/child.py",  # likewise: into the section, and into the entry
     "src/amplifierd/documents/inheritance.py",  # a profile, which has entries only
     "src/amplifierd/documents/profile_reader.py",  # likewise

@@ -15,7 +15,6 @@ MODULES = {
     "tool-bash": "one watches each program in the background, and ends with it",
     "tool-mcp": "those that own, read and write a server's process end with it, and its errors are those of a call",
     "tool-search": "one reads what the search complains about while its results are read, and is awaited",
-    "tool-task": "one tells what a helper said, and is awaited before the helper's answer",
     "tool-web": "one reads the next piece of a body, and is awaited or cancelled with it",
 }
 """Modules know nothing of our helpers. What they start ends with a call or a process, and each says with what."""

@@ -203,6 +203,27 @@ async def test_tools_are_inherited_by_the_bundles_and_the_calls_policy(
     assert modules(sessions[1], "tools") == expected
 
 
+async def test_an_agents_own_policy_takes_tools_from_that_agent_alone(
+    prepare: Any, sessions: list[AmplifierSession], caplog: pytest.LogCaptureFixture
+) -> None:
+    tools = [{"module": "tool-todo"}, {"module": "tool-search"}]
+    agents = {
+        "bare": {"spawn": {"exclude_tools": ["tool-todo", "tool-search"]}, "tools": [{"module": "tool-search"}]},
+        "scout": {},
+    }
+    prepared = await prepare(tools=tools, agents=agents, spawn={"exclude_tools": ["tool-mcp"]})
+
+    for name in ("bare", "scout", "scout"):
+        await spawned(prepared, name, agent_configs=agents)
+
+    assert [modules(session, "tools") for session in sessions if session.parent_id] == [
+        ["tool-search"],
+        ["tool-todo", "tool-search"],
+        ["tool-todo", "tool-search"],
+    ]
+    assert caplog.text.count("takes tool-mcp from every agent") == 1
+
+
 @pytest.mark.parametrize(
     ("policy", "call", "expected"),
     [

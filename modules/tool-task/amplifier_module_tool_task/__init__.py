@@ -4,9 +4,12 @@ import logging
 from typing import Any
 
 from amplifier_core import ModuleCoordinator
+from amplifier_kit.delegation.agents import ProviderPreference
+from amplifier_kit.delegation.engine import declare_events
 
-from .settings import MODULE_ID, declare_events
-from .tool import ProviderPreference, TaskTool
+from .delegation import EVENTS
+from .settings import MODULE_ID
+from .tool import TaskTool
 
 __all__ = ["ProviderPreference", "TaskTool", "mount"]
 
@@ -19,5 +22,5 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any] | None = 
     """Mount the tool `task`."""
     tool = TaskTool(coordinator, config)
     await coordinator.mount("tools", tool, name=tool.name)
-    declare_events(coordinator)
+    declare_events(coordinator, MODULE_ID, EVENTS)
     logger.info("mounted %s", MODULE_ID)

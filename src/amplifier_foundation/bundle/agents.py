@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_TOP_LEVEL_KEYS = ("tools", "providers", "hooks", "session", "provider_preferences", "model_role")
+_TOP_LEVEL_KEYS = (
+    *("tools", "providers", "hooks", "session", "provider_preferences", "model_role"),
+    *("spawn", "budget", "return_contract"),
+)
 
 
 def read_agent_file(path: Path, fallback_name: str) -> dict[str, Any]:

@@ -16,10 +16,12 @@ from amplifier_core.mount_plan import MountPlan
 from amplifier_foundation.dicts.merge import deep_merge, merge_module_lists, module_identity
 from amplifier_foundation.mentions import BaseMentionResolver, expand_mentions_in_instruction, parse_mentions
 from amplifier_foundation.observability import (
+    COST_CHANNEL,
     FOUNDATION_OBSERVABILITY_EVENTS,
     bridge_child_cost,
     event_recorders,
     inject_additional_events,
+    sum_cost_usd,
 )
 from amplifier_foundation.session.capabilities import get_working_dir
 from amplifier_foundation.spawn_utils import apply_provider_preferences_with_resolution
@@ -196,12 +198,13 @@ async def _execute(
             await bridge_child_cost(session.coordinator, child.parent_session.coordinator, session.session_id)
         if child.on_end is not None:
             await child.on_end(session)
+    cost = sum_cost_usd(await session.coordinator.collect_contributions(COST_CHANNEL))
     return {
         "output": response,
         "session_id": session.session_id,
         "status": completed.get("status", "success"),
         "turn_count": completed.get("turn_count", 1),
-        "metadata": completed.get("metadata", {}),
+        "metadata": {**completed.get("metadata", {}), **({} if cost is None else {"cost_usd": str(cost)})},
     }
 
 

@@ -6,13 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from amplifier_core import HookResult
+from amplifier_core.events import ORCHESTRATOR_COMPLETE
 from amplifier_foundation.observability import bridge_child_cost
+from amplifier_kit.messages.conversation import CLOSING_MESSAGE, text_of
 from amplifierd.exceptions import ExecutionError, SessionNotFoundError
 from amplifierd.session_store.protocol import Message, NewSession, SessionStore
 from amplifierd.session_store.record import SessionRecord, now
 
+from .budget_layer import FINISH_REASON
 from .calls import running_call_id
-from .journal import nesting_of
+from .journal import GO_ON, PRIORITY, nesting_of
 from .session_setup import SessionSetup
 from .turn_result import TurnResult
 
@@ -183,7 +187,7 @@ class Children:
             messages: list[Message] = [dict(message) for message in inherited]
             await child.start(inherited=messages)
             try:
-                with _linked(parent, child):
+                with _linked(parent, child), _last_words(child) as words:
                     result = await child.execute(instruction, parent.journal.correlation_id)
             finally:
                 parent.budget.count_below(child.budget)
@@ -192,7 +196,24 @@ class Children:
         finally:
             self._running.pop(record.session_id, None)
             await child.cleanup()
-        return _returned(result)
+        return _returned(result, words)
+
+    async def partial(self, sub_session_id: str) -> dict[str, Any] | None:
+        """Return what a child of this tree said in its last turn so far; the capability `session.partial`."""
+        runtime, tree = self._runner.runtime, self._runner.tree
+        try:
+            record = await runtime.store.read(sub_session_id)
+        except SessionNotFoundError:
+            return None
+        if record.root_id != tree.events.root_session_id:
+            return None
+        messages = await runtime.store.read_messages(sub_session_id)
+        turn = max((message["turn"] for message in messages), default=0)
+        own = [message for message in messages if message["turn"] == turn and message["role"] == "assistant"]
+        said = [message for message in own if "interrupted" not in (message.get("metadata") or {})]
+        texts = [text_of(message["content"]).strip() for message in said]
+        texts = [text for text in texts if text and text != CLOSING_MESSAGE["content"]]
+        return {"text": "\n\n".join(texts), "segments": len(texts), "source": "transcript"}
 
 
 _OPTIONS = (
@@ -201,8 +222,8 @@ _OPTIONS = (
 )
 
 
-def _returned(result: TurnResult) -> dict[str, Any]:
-    """Return what a delegation tool is told of a child's turn.
+def _returned(result: TurnResult, words: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a delegation tool is told of a child's turn; `words` are the last ones of its orchestrator.
 
     Raises:
         ExecutionError: it failed.
@@ -210,7 +231,9 @@ def _returned(result: TurnResult) -> dict[str, Any]:
     if result.status == "failed":
         detail = (result.error or {}).get("detail") or "the turn failed"
         raise ExecutionError(f"session {result.session_id}: {detail}")
-    status = "success" if result.status == "completed" else result.status
+    status = str(words.get("status", "success")) if result.status == "completed" else result.status
+    if result.finish_reason == FINISH_REASON:
+        status = "budget_exhausted"
     return {
         "output": result.response,
         "response": result.response,
@@ -219,6 +242,23 @@ def _returned(result: TurnResult) -> dict[str, Any]:
         "turn_count": result.turn,
         "metadata": {"usage": result.usage, "finish_reason": result.finish_reason},
     }
+
+
+@contextmanager
+def _last_words(child: ExecutionRunner) -> Iterator[dict[str, Any]]:
+    """Collect what a child's orchestrator says when it is done."""
+    words: dict[str, Any] = {}
+
+    async def listen(event: str, data: dict[str, Any]) -> HookResult:
+        words.update(data)
+        return GO_ON
+
+    hooks = child.kernel.session.coordinator.hooks
+    undo = hooks.register(ORCHESTRATOR_COMPLETE, listen, priority=PRIORITY, name="session-last-words")
+    try:
+        yield words
+    finally:
+        undo()
 
 
 @contextmanager

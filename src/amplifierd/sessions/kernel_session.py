@@ -169,6 +169,7 @@ class KernelSession:
         set_working_dir(coordinator, runner.working_dir)
         coordinator.register_capability("session.spawn", runner.children.spawn)
         coordinator.register_capability("session.resume", runner.children.resume)
+        coordinator.register_capability("session.partial", runner.children.partial)
         coordinator.register_capability("mention_resolver", runner.setup.places.resolver())
         coordinator.register_capability("mention_deduplicator", ContentDeduplicator())
         coordinator.register_capability("session_manager", runner.runtime)

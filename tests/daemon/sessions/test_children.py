@@ -125,6 +125,27 @@ async def test_agents_of_an_overlay_work_and_leave_the_stored_plan_as_it_is(
     assert child["session"]["metadata"] == {"skill_name": "x"}
 
 
+async def test_what_a_child_said_so_far_is_known_after_its_turn_was_cut(home: Home, work: Path, tmp_path: Path) -> None:
+    slow = {**HELPER, "providers": [{"module": "provider-mock", "config": {"script": PARTLY}}]}
+    tools = [{"module": "tool-bash"}, {"module": "tool-delegate", "config": {"settings": {"timeout": 1}}}]
+    script = [call("delegate", agent="helper", instruction="Read", context_depth="none"), "{{last_tool_result}}"]
+    agent = Agent(script, tools=tools, agents={"helper": slow})
+    async with home.sessions.open(**agent.source(home, "plan", tmp_path), working_dir=work) as session:
+        result = await session.execute("Ask the helper")
+        partial = session.runner.kernel.session.coordinator.get_capability("session.partial")
+        found = await partial(child_of(home, session))
+        unknown = await partial("nobody")
+
+    assert '"partial_response": "First I look."' in result.response
+    assert (found, unknown) == ({"text": "First I look.", "segments": 1, "source": "transcript"}, None)
+
+
+PARTLY = [
+    {"text": "First I look.", "tool_calls": [{"name": "bash", "arguments": {"command": "sleep 30"}}]},
+    "Never said.",
+]
+
+
 async def test_modules_keep_the_name_and_the_mode_of_a_session(home: Home, work: Path, tmp_path: Path) -> None:
     async with home.sessions.open(**delegating().source(home, "plan", tmp_path), working_dir=work) as session:
         await session.load()
