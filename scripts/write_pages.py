@@ -92,8 +92,10 @@ COMMAND_HEAD = """\
 Enter sends a line. While the agent works, Enter steers it and Alt-Enter queues the next prompt; otherwise Alt-Enter
 starts a new line. `@path` includes a file, Tab completes, Ctrl-X Ctrl-E opens your editor. Before anything risky the
 agent asks you: `y` allows it once, `a` for the rest of the session, and `n REASON` refuses and tells the agent why.
-Ctrl-C stops the turn once the running tools are done, a second Ctrl-C stops it at once, Ctrl-Z returns to the shell
-until `fg`, and Ctrl-D ends the chat. However a session ended, `amplifier continue` picks it up again.
+Ctrl-C or Esc stops the turn: the model at once, tools when they are done; pressed again, it stops those too. What the
+model had said is kept, what you had typed for the agent comes back into the input line, and nothing runs after a stop.
+Ctrl-Z returns to the shell until `fg`, and Ctrl-D ends the chat. However a session ended, `amplifier continue` picks it
+up again.
 
 Each tool call is shown as a numbered line: Ctrl-O shows the last one in full, `/expand N` any other. Sub-agents appear
 as a tree above the input line, with what each is doing and has used so far. To attach an image, drag the file into the

@@ -20,13 +20,24 @@ if TYPE_CHECKING:
     from amplifierd.sessions.turn_result import TurnResult
     from amplifierd.sessions.unread_keys import UnreadKey
 
-# Ctrl-C while a turn runs: once stops it when its tools are done, twice at once, a third time ends the process.
+# Ctrl-C while a turn runs: once stops the model, and tools when they are done; twice stops those at once, and a third
+# time ends the process.
 
 
 class Cancellable(Protocol):
     """What has a turn that can be stopped."""
 
     async def cancel(self, *, immediate: bool = False) -> dict[str, Any]: ...
+
+
+def stopping_words(stopping: Mapping[str, Any], *, again: str = "Ctrl-C again") -> str:
+    """Return what a request to stop leads to: which tools are still let come to their end."""
+    running = [str(name) for name in stopping.get("running_tools") or ()]
+    if stopping.get("state") != "graceful" or not running:
+        return "stopping"
+    return (
+        f"{' and '.join(running)} may finish, then the turn ends; {again} stops {'it' if len(running) == 1 else 'them'}"
+    )
 
 
 class Interrupts:
@@ -52,12 +63,8 @@ class Interrupts:
     def hit(self) -> None:
         """Do what the next Ctrl-C does."""
         self.count += 1
-        if self.count == 1:
-            self._tell("stopping once the running tools are done; Ctrl-C again stops at once")
-            self._cancel(immediate=False)
-        elif self.count == 2:
-            self._tell("stopping now")
-            self._cancel(immediate=True)
+        if self.count <= 2:
+            self._cancel(immediate=self.count == 2)
         else:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             signal.raise_signal(signal.SIGINT)
@@ -73,7 +80,7 @@ class Interrupts:
 
     async def _stop(self, *, immediate: bool) -> None:
         try:
-            await self._session.cancel(immediate=immediate)
+            self._tell(stopping_words(await self._session.cancel(immediate=immediate)))
         except AmplifierError as error:
             self._tell(f"it cannot be stopped: {error.message}")
 
@@ -124,6 +131,10 @@ class AttendedSession(Cancellable, Protocol):
     async def queued(self) -> Sequence[str]: ...
 
     async def remove_queued(self, position: int) -> str: ...
+
+    async def cancel(self, *, immediate: bool = False, withdraw: bool = False) -> dict[str, Any]:
+        """Stop the running turn; `withdraw` takes the queued prompts out before that and returns them."""
+        ...
 
     # --- beside turns
 

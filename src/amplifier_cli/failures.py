@@ -74,6 +74,26 @@ def _readable(error: Mapping[str, Any]) -> str:
     return f"{who}: {message}" if message else detail
 
 
+_REASONS = {
+    "RateLimitError": "rate limit",
+    "ProviderUnavailableError": "the provider is not available",
+    "NetworkError": "no connection",
+    "StreamError": "the answer broke off",
+}
+
+
+def retry_words(retry: Mapping[str, Any]) -> str:
+    """Return in words when a provider is asked again, and why: `attempt 2 of 5 in 4 s: rate limit (429)`."""
+    attempt, most, delay_s = (retry.get(key) or 0 for key in ("attempt", "max_retries", "delay"))
+    told = {
+        "detail": retry.get("error_message") or retry.get("error") or "it failed",
+        "provider": retry.get("provider"),
+    }
+    reason = _REASONS.get(str(retry.get("error_type"))) or _readable(told)
+    status = f" ({retry['status_code']})" if retry.get("status_code") else ""
+    return f"attempt {attempt + 1} of {most + 1} in {delay_s:.0f} s: {reason}{status}"
+
+
 # What a person probably meant: a unique beginning, or a name that is spelled almost like it.
 
 

@@ -117,10 +117,11 @@ def ago(moment: str | None) -> str:
     return "just now"
 
 
-def money(amount: float | None) -> str:
-    """Return an amount of dollars; small ones keep their digits."""
+def money(amount: float | str | None) -> str:
+    """Return an amount of dollars, which is text where it is exact; small ones keep their digits."""
     if amount is None:
         return ""
+    amount = float(amount)
     return f"${amount:.2f}" if amount >= 1 else f"${amount:.4f}"
 
 

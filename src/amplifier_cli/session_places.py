@@ -331,8 +331,9 @@ class LocalSession:
     async def steer(self, text: str) -> dict[str, Any]:
         return await self._session.steer(text)
 
-    async def cancel(self, *, immediate: bool = False) -> dict[str, Any]:
-        return await self._session.cancel(immediate=immediate)
+    async def cancel(self, *, immediate: bool = False, withdraw: bool = False) -> dict[str, Any]:
+        taken = [await self._session.remove_queued(1) for _ in self._session.queued()] if withdraw else []
+        return {**await self._session.cancel(immediate=immediate), "withdrawn": taken}
 
     async def queued(self) -> Sequence[str]:
         return self._session.queued()

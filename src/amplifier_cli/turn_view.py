@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from amplifier_system.visible import visible, visible_line
 
+from .failures import retry_words
 from .render import counted, money, shortened, styled
 from .session_names import TAINTED
 
@@ -189,8 +190,10 @@ class TurnView:
         self._page.line(f"{indent}{styled('▪', 'cyan')} agent {agent} is done: {styled(used, 'dim')}")
 
     def _retry(self, event: Event, data: Mapping[str, Any]) -> None:
-        reason = data.get("error_message") or data.get("error") or data.get("error_type")
-        self._note(event, f"the provider failed ({reason}); trying again")
+        self._note(event, retry_words(data))
+        if self._is_own(event):
+            self._stream.restart()
+            self._page.status(retry_words(data))
 
     def _note(self, event: Event, text: str) -> None:
         if text.strip():
@@ -234,12 +237,24 @@ def summary(usage: Mapping[str, Any]) -> str:
     parts = [f"{usage.get('seconds') or 0:.1f} s", f"{tokens:,} tokens"]
     if usage.get("tool_calls"):
         parts.append(f"{usage['tool_calls']} tool calls" if usage["tool_calls"] != 1 else "1 tool call")
-    if isinstance(cost := usage.get("cost_usd"), int | float) and cost:
+    if cost := float(usage.get("cost_usd") or 0):
         parts.append(money(cost))
     return " · ".join(parts)
 
 
+def cost_words(usage: Mapping[str, Any]) -> str:
+    """Return what something cost, and of which models no price is known."""
+    priced = {name: part.get("cost_usd") for name, part in (usage.get("by_model") or {}).items()}
+    unpriced = ", ".join(visible_line(str(name)) for name, cost in priced.items() if cost is None)
+    cost = float(usage.get("cost_usd") or 0)
+    if not unpriced:
+        return money(cost)
+    known = f"at least {money(cost)}" if cost else "the cost is unknown"
+    return f"{known}: no price is known for {unpriced}; rates in the provider's config set one"
+
+
 _FENCES = ("```", "~~~")
+_AGAIN = "*(The answer broke off and begins again.)*"
 
 
 class AnswerStream:
@@ -250,8 +265,11 @@ class AnswerStream:
     """
 
     def __init__(self) -> None:
-        self._taken = ""
-        self._rest = ""
+        self._taken = self._rest = self._before = ""
+
+    def restart(self) -> None:
+        """Drop what is not drawn: the answer comes again from its beginning, and what is drawn is not drawn twice."""
+        self._before, self._taken, self._rest = self._taken or self._before, "", ""
 
     @property
     def preview(self) -> str:
@@ -260,20 +278,35 @@ class AnswerStream:
 
     def feed(self, piece: str) -> list[str]:
         self._rest += piece
-        end = _last_end(self._rest)
+        begun = self._begun_again()
+        end = 0 if self._before else _last_end(self._rest)
         if not end:
-            return []
+            return begun
         part, self._rest = self._rest[:end], self._rest[end:]
         self._taken += part
-        return [part.strip("\n")] if part.strip() else []
+        return [*begun, part.strip("\n")] if part.strip() else begun
+
+    def _begun_again(self) -> list[str]:
+        """Pass over what was drawn before the answer broke off; one that comes otherwise now is told from that."""
+        before, self._before = self._before, ""
+        if self._rest.startswith(before):
+            self._taken, self._rest = self._taken + before, self._rest[len(before) :]
+            return []
+        if before.startswith(self._rest):
+            self._before = before
+            return []
+        return [_AGAIN]
 
     def finish(self, whole: str | None = None) -> list[str]:
         """Return what was not drawn yet, and begin anew. `whole` is the complete text where it is known."""
-        rest = self._rest
+        rest, begun = self._rest, list[str]()
         if whole is not None:
+            if self._before:
+                self._rest = whole
+                begun = self._begun_again()
             rest = whole[len(self._taken) :] if whole.startswith(self._taken) else whole
-        self._taken = self._rest = ""
-        return [rest.strip("\n")] if rest.strip() else []
+        self._taken = self._rest = self._before = ""
+        return [*begun, rest.strip("\n")] if rest.strip() else begun
 
 
 def _last_end(text: str) -> int:

@@ -250,7 +250,7 @@ def test_a_turn_is_stopped_by_whoever_joined_it(amplifier: Any) -> None:
     terminal = Terminal(amplifier, "session", "attach", session_id)
     terminal.expect("works")
     terminal.type("/cancel")
-    terminal.expect("/cancel again stops at once")
+    terminal.expect("then the turn ends; Esc again stops it")
     (amplifier.work / "go").touch()
     terminal.expect("cancelled")
     terminal.type("/quit")

@@ -204,16 +204,16 @@ def test_ctrl_c_once_lets_the_tool_finish_and_the_session_goes_on(amplifier: Any
     out, err = process.communicate(timeout=30)
 
     assert (process.returncode, (amplifier.work / "finished").exists()) == (130, True)
-    assert "stopping once the running tools are done" in err
+    assert "then the turn ends; Ctrl-C again stops it" in err
     assert json.loads(out.splitlines()[-1])["data"]["status"] == "cancelled"
     again = amplifier("run", "--resume", "last", "-o", "json", "Go on")
     assert json.loads(again.stdout)["status"] == "completed"
 
 
 def test_ctrl_c_twice_stops_at_once(amplifier: Any) -> None:
-    plan = plan_file(amplifier.work, [{"text": "Late.", "latency_ms": 60_000}])
+    plan = plan_file(amplifier.work, [call("bash", command="sleep 60"), "Never said."])
     process = amplifier.start("run", "--plan", plan, "-o", "jsonl", "Go")
-    until(process, "provider:request")
+    until(process, "tool:intent")
 
     process.send_signal(signal.SIGINT)
     assert "Ctrl-C again" in process.stderr.readline()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from amplifier_cli.terminal_page import TerminalPage, page_for
-from amplifier_cli.turn_view import TurnView
+from amplifier_cli.turn_view import AnswerStream, TurnView
 
 OWN = "session_1"
 
@@ -48,8 +48,32 @@ def test_the_end_of_a_turn_is_told_from_that_of_a_prompt_behind_it(
 def test_a_retry_says_what_went_wrong_and_which_limit_it_was() -> None:
     drawn = io.StringIO()
     reason = "the stream was silent for 120 seconds (silence_timeout)"
-    retry = event("provider:retry", "turn_1", 5, error_type="LLMTimeoutError", error_message=reason, attempt=1)
+    retry = event(
+        "provider:retry", "turn_1", 5, error_type="LLMTimeoutError", error_message=reason, attempt=1, max_retries=4
+    )
+    limited = event("provider:retry", "turn_1", 6, error_type="RateLimitError", error_message="{}", status_code=429)
+    limited["data"] |= {"attempt": 1, "max_retries": 4, "delay": 4.2}
 
-    TurnView(TerminalPage(drawn), OWN).show(retry)
+    for one in (retry, limited):
+        TurnView(TerminalPage(drawn), OWN).show(one)
 
-    assert f"the provider failed ({reason}); trying again" in drawn.getvalue()
+    assert f"attempt 2 of 5 in 0 s: {reason}" in drawn.getvalue()
+    assert "attempt 2 of 5 in 4 s: rate limit (429)" in drawn.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("again", "drawn"),
+    [
+        ("First.\n\nSecond.", ["First.", "Second."]),
+        ("Other.\n\nSecond.", ["First.", "*(The answer broke off and begins again.)*", "Other.", "Second."]),
+    ],
+)
+def test_an_answer_that_breaks_off_and_comes_again_is_replaced_and_never_glued(again: str, drawn: list[str]) -> None:
+    stream = AnswerStream()
+    parts = stream.feed("First.\n\n") + stream.feed("Sec")
+    stream.restart()
+    for word in again.split(" "):
+        parts += stream.feed(word)
+    parts += stream.finish(again)
+
+    assert parts == drawn

@@ -208,17 +208,24 @@ def test_prompts_wait_in_a_queue_and_are_taken_out(page: Page, daemon: PageDaemo
     expect(queue).to_have_count(0)
 
 
-def test_a_turn_is_stopped_gracefully_and_then_at_once(page: Page, daemon: PageDaemon) -> None:
-    log = show(page, create(daemon, plan_of({"text": "Too late.", "latency_ms": 60_000}), "Stopped"))
-    say(page, "wait for ever")
-    expect(status(page)).to_have_text("Working")
+def test_stop_ends_an_answer_keeps_what_was_said_and_gives_back_what_was_typed(page: Page, daemon: PageDaemon) -> None:
+    plan = plan_of(" ".join(f"word{number}" for number in range(10_000)), "Never said.")
+    plan["providers"][0]["config"]["stream_delay_ms"] = 50
+    log = show(page, create(daemon, plan, "Stopped"))
+    say(page, "talk")
+    expect(log).to_contain_text("word3 ")
+    say(page, "be brief")
+    expect(field(page)).to_have_value("")
+    say(page, "and then this", "Control+Enter")
+    expect(page.get_by_role("region", name="Queued prompts")).to_be_visible()
 
     page.get_by_role("button", name="Stop", exact=True).click()
-    page.keyboard.press("Control+.")
 
     expect(log.get_by_text("Stopped.")).to_be_visible()
     expect(status(page)).to_have_text("Idle")
-    expect(log.get_by_text("Too late.")).to_have_count(0)
+    expect(field(page)).to_have_value("be brief\n\nand then this")
+    expect(log.get_by_role("article").last).to_contain_text("word0 word1 word2 word3")
+    expect(log.locator(".turn-usage")).not_to_contain_text(" 0 tokens")
 
 
 def test_a_turn_that_fails_says_why_and_is_run_again(page: Page, daemon: PageDaemon) -> None:

@@ -83,7 +83,7 @@ class OpenAIErrors:
         if isinstance(error, sdk.APIError):
             return self.in_stream(error.body or {"message": error.message}, model=model)
         if isinstance(error, json.JSONDecodeError) and has_begun:
-            return self._translator.broke_off(describe(error), model=model)
+            return self._translator.broke_off("the stream broke off inside an event", model=model)
         return self._translator.unexpected(error, model=model)
 
     def unreachable(self, error: Exception, *, model: str) -> LLMError:

@@ -11,6 +11,7 @@ from prompt_toolkit.application import get_app
 from prompt_toolkit.completion import DummyCompleter
 
 from amplifier_cli.approval_prompt import TerminalApprover
+from amplifier_cli.attended_session import stopping_words
 from amplifier_cli.config import AppConfig
 from amplifier_cli.render import styled
 from amplifier_cli.session_names import short_id
@@ -27,7 +28,7 @@ from .chat_input import QUEUED, ChatInput, Questions, agreed_in_chat
 from .chat_page import ChatPage
 from .conversation import ending
 
-_HELP = "Enter steers, Alt-Enter queues, /cancel stops the turn, Ctrl-C leaves it running"
+_HELP = "Enter steers, Alt-Enter queues, Esc stops the turn, Ctrl-C leaves it running"
 
 
 class Attached:
@@ -42,12 +43,14 @@ class Attached:
         self._session = RemoteSession(client, record.model_dump(mode="json"), approver)
         self._view = TurnView(self._page, record.session_id, show_thinking=values.show_thinking)
         self._cancels = 0
+        self._tasks: set[asyncio.Task[None]] = set()
         self._input = ChatInput(
             paths.state / "chat_history",
             DummyCompleter(),
             is_busy=lambda: self._is_busy,
             status=self._status,
             on_interrupt=self._leave,
+            on_stop=lambda: self._tasks.add(start_task(self._told(self._stop()))),
             on_expand=lambda: None,
         )
 
@@ -102,13 +105,16 @@ class Attached:
         if self._questions.take(text) or not text.strip():
             return
         if text.strip() == "/cancel":
-            self._cancels += 1
-            await self._session.cancel(immediate=self._cancels > 1)
-            self._page.line(styled("stopping once the running tools are done; /cancel again stops at once", "yellow"))
+            await self._stop()
         elif text.startswith(QUEUED) or not self._is_busy:
             await self._session.submit(text.removeprefix(QUEUED).strip(), queue=True)
         else:
             await self._steer(text.strip())
+
+    async def _stop(self) -> None:
+        self._cancels += 1
+        stopping = await self._session.cancel(immediate=self._cancels > 1)
+        self._page.line(styled(stopping_words(stopping, again="Esc again"), "yellow"))
 
     async def _steer(self, text: str) -> None:
         try:

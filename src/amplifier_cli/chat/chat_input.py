@@ -20,6 +20,8 @@ from typing import Any, TypeVar
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import get_app
 from prompt_toolkit.completion import Completer
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Condition, has_completions
 from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.history import FileHistory
 from prompt_toolkit.input.vt100 import Vt100Input
@@ -40,6 +42,9 @@ from amplifierd.exceptions import AgreementNeededError
 T = TypeVar("T")
 
 _DIM, _BOLD, _PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"
+_ESCAPE_S = 0.1
+"""How long Esc waits for the rest of a key that begins with it, as Alt-Enter does."""
+
 QUEUED = "\0"
 """Begins a text that was typed with Alt-Enter while a turn ran."""
 
@@ -48,7 +53,8 @@ class ChatInput:
     """Reads lines while the agent works; what others print appears above.
 
     `is_busy` says whether a turn runs, `status` what is going on, `on_interrupt` what Ctrl-C does; it returns whether
-    that was anything. `on_expand` is what Ctrl-O does. Images that are pasted are kept in `attachments`.
+    that was anything. `on_stop` is what Esc does meanwhile, `on_expand` what Ctrl-O does. Images that are pasted are
+    kept in `attachments`.
     """
 
     def __init__(
@@ -59,9 +65,11 @@ class ChatInput:
         is_busy: Callable[[], bool],
         status: Callable[[], str],
         on_interrupt: Callable[[], bool],
+        on_stop: Callable[[], object],
         on_expand: Callable[[], None],
     ) -> None:
-        self._is_busy, self._status, self._on_interrupt, self._on_expand = is_busy, status, on_interrupt, on_expand
+        self._is_busy, self._status, self._on_expand = is_busy, status, on_expand
+        self._on_interrupt, self._on_stop = on_interrupt, on_stop
         self.question = ""
         self.attachments = Attachments()
         self._prepared = ""
@@ -78,6 +86,7 @@ class ChatInput:
             input=self._terminal,
             reserve_space_for_menu=4,
         )
+        self._session.app.ttimeoutlen = self._session.app.timeoutlen = _ESCAPE_S
 
     def typing(self) -> AbstractContextManager[None]:
         """Keep what is typed between two lines, in this block, for the second one."""
@@ -105,8 +114,15 @@ class ChatInput:
             app.exit(exception=EOFError())
 
     def set_text(self, text: str) -> None:
-        """Put a text into the next line, to be edited."""
-        self._prepared = text
+        """Put a text into the line, to be edited, before what stands there."""
+        app = self._session.app
+        if not app.is_running:
+            self._prepared = "\n".join(filter(None, (text, self._prepared)))
+            return
+        buffer = self._session.default_buffer
+        typed = "\n".join(filter(None, (text, buffer.text)))
+        buffer.document = Document(typed)
+        app.invalidate()
 
     def _message(self) -> Any:
         colour = has_colour(sys.stdout)
@@ -124,6 +140,10 @@ class ChatInput:
         def interrupt(event: KeyPressEvent) -> None:
             if not self._on_interrupt():
                 event.current_buffer.reset()
+
+        @keys.add("escape", filter=Condition(self._is_busy) & ~has_completions)
+        def stop(event: KeyPressEvent) -> None:
+            self._on_stop()
 
         @keys.add("c-o")
         def expand(event: KeyPressEvent) -> None:

@@ -18,7 +18,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from amplifier_cli.approval_prompt import TerminalApprover, yes_to_all
-from amplifier_cli.attended_session import AttendedSession
+from amplifier_cli.attended_session import AttendedSession, stopping_words
 from amplifier_cli.config import ResolvedConfig
 from amplifier_cli.failures import error_lines
 from amplifier_cli.render import counted, notify, styled
@@ -61,6 +61,7 @@ class Chat:
         self._watching: asyncio.Future[Any] | None = None
         self._questions = Questions(self._put)
         self._hits = 0
+        self._typed: list[str] = []  # steering and queued prompts that the agent has not got yet, in their order
         self._unheard: list[str] = []
         self._waiting = 0
         self._queue_changed = asyncio.Event()
@@ -76,6 +77,7 @@ class Chat:
             is_busy=lambda: self.is_busy,
             status=self._status,
             on_interrupt=self._interrupt,
+            on_stop=self._interrupt,
             on_expand=lambda: self.expand(self.details.last),
         )
 
@@ -145,6 +147,7 @@ class Chat:
     def submit(self, prompt: str) -> None:
         """Give the agent a prompt; while a turn runs, it waits."""
         if self.is_busy:
+            self._typed.append(prompt)
             self.page.line(styled(f"queued: {prompt}", "dim"))
         self.in_background(self._turn(prompt, self._input.attachments.named_in(prompt)))
 
@@ -162,24 +165,42 @@ class Chat:
         task.add_done_callback(self._tasks.discard)
 
     async def _turn(self, prompt: str, images: tuple[dict[str, Any], ...]) -> None:
+        status = None
         try:
-            await self.session.execute(prompt, images=images, queue=True)
+            status = (await self.session.execute(prompt, images=images, queue=True)).status
         except PromptRemovedError:
             if prompt not in self.dropped:
                 raise
+            return
+        except AmplifierError:
+            self._give_back()
+            raise
         finally:
             self.dropped.discard(prompt)
+            if prompt in self._typed:
+                self._typed.remove(prompt)
             self._redraw()
+        if status != "completed":
+            self._give_back()
         if self._unheard:
             await self.session.read()  # a daemon that ended with the turn is waited for
         if self._unheard and not self.is_busy:
             late, self._unheard = "\n\n".join(self._unheard), []
             self.submit(late)
 
+    def _give_back(self, withdrawn: Iterable[str] = ()) -> None:
+        """Put prompts that were queued, and what the agent has not read, back into the input line."""
+        unread, self._unheard = {*self._unheard, *withdrawn}, []
+        texts = [text for text in self._typed if text in unread]
+        self._typed = [text for text in self._typed if text not in unread]
+        if texts:
+            self._input.set_text("\n".join(texts))
+
     async def _steer(self, text: str) -> None:
         try:
             await self.session.steer(text)
             self._unheard.append(text)  # said again as a prompt if the turn ends without hearing it
+            self._typed.append(text)
             self.page.line(styled(f"told the agent: {text}", "dim"))
         except (NothingToSteerError, SteeringUnsupportedError):
             self.submit(text)
@@ -212,10 +233,19 @@ class Chat:
             self.page.line(styled("Ctrl-D or /quit ends the chat", "dim"))
             return False
         self._hits += 1
-        told = "stopping once the running tools are done; Ctrl-C again stops at once" if self._hits == 1 else "stopping"
-        self.page.line(styled(told, "yellow"))
-        self.in_background(self.session.cancel(immediate=self._hits > 1))
+        self.in_background(self._stop(immediate=self._hits > 1))
         return True
+
+    async def _stop(self, *, immediate: bool) -> None:
+        """Stop the turn, and what would follow it; what was typed for the agent is given back."""
+        typed = [*self._typed]
+        self.dropped.update(typed)
+        stopping = await self.session.cancel(immediate=immediate, withdraw=True)
+        self.page.line(styled(stopping_words(stopping), "yellow"))
+        withdrawn = stopping.get("withdrawn") or ()
+        self._typed += [text for text in withdrawn if text not in self._typed]
+        self._typed.sort(key=lambda text: typed.index(text) if text in typed else len(typed))
+        self._give_back(withdrawn)
 
     # --- what happens
 
@@ -237,13 +267,19 @@ class Chat:
 
     def _follow(self, event: Event, view: TurnView) -> None:
         match event["event"]:
-            case "provider:request":
-                self._unheard.clear()
+            case "orchestrator:steering_injected":
+                self._hear(str(event["data"].get("content")))
             case "execution:done" if view.is_end(event):
                 view.end()
                 self._conclude(event)
         if event["event"] in _ABOUT_QUEUE:
             self._queue_changed.set()
+
+    def _hear(self, text: str) -> None:
+        """Take note of what the agent has read."""
+        for kept in (self._unheard, self._typed):
+            if text in kept:
+                kept.remove(text)
 
     async def _count_queued(self, session: AttendedSession) -> None:
         """Ask how many prompts wait, beside what is drawn: a daemon that ends may leave that without an answer."""

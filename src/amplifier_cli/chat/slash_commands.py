@@ -16,6 +16,7 @@ from amplifier_cli.render import columns, counted, message_text, money, shortene
 from amplifier_cli.resumption import change_agent, same_agent, warning_words
 from amplifier_cli.session_choice import find_profile
 from amplifier_cli.session_names import TAINTED, short_id
+from amplifier_cli.turn_view import cost_words
 from amplifier_system.processes import ProcessTree, reading
 from amplifierd.session_store.protocol import Message
 from amplifierd.sessions.turn_result import TurnResult
@@ -109,7 +110,7 @@ _KEYS = {
     "Ctrl-V": "paste an image; dragging an image file here works too",
     "Ctrl-O": "show the last tool call in full",
     "Ctrl-X Ctrl-E": "write the prompt in your editor",
-    "Ctrl-C": "stop the turn",
+    "Ctrl-C, Esc": "stop the turn: the model at once, tools when they are done; again: those too",
     "Ctrl-Z": "return to the shell for a while; fg comes back",
     "Ctrl-D": "end the chat",
 }
@@ -229,7 +230,7 @@ async def _cost(chat: Chat, arguments: str) -> None:
     tokens = used.get("tokens") or {}
     told = f"{tokens.get('input', 0):,} tokens in, {tokens.get('output', 0):,} out"
     chat.page.line(f"  {told}, {used.get('tool_calls', 0)} tool calls")
-    chat.page.line(f"  {money(used.get('cost_usd')) or 'the cost is unknown'}")
+    chat.page.line(f"  {cost_words(used)}")
     for name, part in (used.get("by_agent") or {}).items():
         chat.page.line(
             f"  agent {name}: {(part.get('tokens') or {}).get('total', 0):,} tokens {money(part.get('cost_usd'))}"

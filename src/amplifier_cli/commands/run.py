@@ -83,9 +83,9 @@ def run(
     """Give an agent one task and print its answer.
 
     The agent works in the current directory. On a terminal you see what it does and are asked before anything risky;
-    in a pipe only the answer is printed, and risky steps are denied unless you add --yes. Ctrl-C stops it once the
-    running tools are done, a second Ctrl-C at once; either way you can continue the session later. If the daemon is
-    running, the task runs there.
+    in a pipe only the answer is printed, and risky steps are denied unless you add --yes. Ctrl-C stops the model at
+    once and lets running tools finish, a second Ctrl-C stops those too; either way you can continue the session later.
+    If the daemon is running, the task runs there.
     """
     asked = read_prompt(prompt or [], file or [])
     flags: dict[str, Any] = {"profile": profile, "bundle": bundle, "provider": provider, "model": model}

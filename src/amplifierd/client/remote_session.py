@@ -196,9 +196,9 @@ class RemoteSession:
         """Let a text reach the running turn before its next provider call."""
         return await self.client.post(f"{self.path}/steer", {"content": text})
 
-    async def cancel(self, *, immediate: bool = False) -> dict[str, Any]:
-        """Stop the running turn, after the tools in flight or at once."""
-        return await self.client.post(f"{self.path}/cancel", {"immediate": immediate})
+    async def cancel(self, *, immediate: bool = False, withdraw: bool = False) -> dict[str, Any]:
+        """Stop the running turn, after the tools in flight or at once; `withdraw` empties the queue before that."""
+        return await self.client.post(f"{self.path}/cancel", {"immediate": immediate, "withdraw": withdraw})
 
     async def queued(self) -> Sequence[str]:
         """Return the prompts that wait."""

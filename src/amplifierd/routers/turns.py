@@ -16,6 +16,7 @@ from amplifierd.daemon.callers import Caller
 from amplifierd.daemon.daemon import Daemon
 from amplifierd.daemon.published_event import EventFilter
 from amplifierd.daemon.session_streams import latest_sequence, session_watch
+from amplifierd.exceptions import NothingToSteerError
 from amplifierd.http.dependencies import Reader, Runner, TheDaemon
 from amplifierd.http.event_stream import MEDIA_TYPE, turn_stream
 from amplifierd.http.idempotent_route import IdempotentRoute, SubmittingRoute, note_repeated, turn_key
@@ -103,11 +104,13 @@ class Steered(Answer):
 
 class Cancel(Body):
     immediate: bool = False
+    withdraw: bool = False
 
 
 class Cancelled(Answer):
     state: Literal["none", "graceful", "immediate"]
     running_tools: list[Any]
+    withdrawn: list[str] | None = None
 
 
 class Cancellation(Cancelled):
@@ -176,11 +179,27 @@ async def steer(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: 
     return Steered.model_validate(await daemon.live.steer(session_id, body.content))
 
 
-@router.post("/cancel")
+@router.post("/cancel", response_model_exclude_none=True)
 async def cancel(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: Cancel | None = None) -> Cancelled:
-    """Stop the running turn once its tools are done; at once with `immediate`, or when called twice."""
+    """Stop the running turn: a model at once, tools when they are done, or at once with `immediate` or when called
+    twice. With `withdraw`, the queued prompts are taken out and returned, so nothing runs after it.
+    """
     await daemon.access.get(caller, session_id)
-    return Cancelled.model_validate(await daemon.live.cancel(session_id, immediate=body is not None and body.immediate))
+    body = body or Cancel()
+    withdrawn = await _withdraw(daemon, session_id) if body.withdraw else None
+    stopping = await daemon.live.cancel(session_id, immediate=body.immediate)
+    return Cancelled(**stopping, withdrawn=withdrawn)
+
+
+async def _withdraw(daemon: Daemon, session_id: str) -> list[str]:
+    """Take every prompt out of the queue, and return them in their order."""
+    taken: list[str] = []
+    for _ in (await daemon.turns.waiting(session_id)).prompts:
+        try:
+            taken.append(await daemon.turns.remove(session_id, 1))
+        except NothingToSteerError:  # the next one has begun meanwhile, and is stopped with the turn
+            break
+    return taken
 
 
 @router.get("/cancel")

@@ -8,10 +8,11 @@ next provider call that answer.
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -35,6 +36,7 @@ FINISH_REASON = "budget"
 
 Emit = Callable[[str, dict[str, Any]], Awaitable[Any]]
 
+_PRICED_WITHIN_S = 0.3
 _MOST_CLOSINGS = 8  # a loop that asks on and on, whatever it is told, is ended by an error
 
 
@@ -107,7 +109,7 @@ class BudgetLayer(CallLayer):
             await self._stop(error)
             return self._closing(error)
         try:
-            response = await proceed(call)
+            response = await self._estimator.counted(call, estimate, await proceed(call))
             used = self._estimator.used(estimate, response)
             self.budget.settle(reservation, used, self._agent)
         finally:
@@ -207,15 +209,23 @@ class CallEstimator:
         facts = self._facts.get(call.provider, _ProviderFacts)
         return await self._cost_of(call.provider, facts, model, TokenCounts(input_tokens, output_tokens))
 
-    def used(self, estimate: CallEstimate, response: amplifier_core.ChatResponse) -> Usage:
-        """Return what a call used: what its response reports, else an estimate."""
-        reported = response.usage
-        if reported is None:
-            output = estimate_messages(response.content)
-            total = estimate.input_tokens + output
-            reported = amplifier_core.Usage(
-                input_tokens=estimate.input_tokens, output_tokens=output, total_tokens=total
-            )
+    async def counted(self, call: ProviderCall, estimate: CallEstimate, response: ChatResponse) -> ChatResponse:
+        """Return a response that says what it used: one that was stopped, or reports nothing, has an estimate."""
+        if response.usage is not None:
+            return response
+        tokens, output = estimate.input_tokens, estimate_messages(response.content)
+        cost = None
+        with suppress(TimeoutError):  # a price list that has to be read first keeps no one waiting
+            async with asyncio.timeout(_PRICED_WITHIN_S):
+                cost = await self.cost_of(call, estimate.model, tokens, output)
+        used = amplifier_core.Usage(
+            input_tokens=tokens, output_tokens=output, total_tokens=tokens + output, cost_usd=cost
+        )
+        return response.model_copy(update={"usage": used})
+
+    def used(self, estimate: CallEstimate, response: ChatResponse) -> Usage:
+        """Return what a response says that its call used."""
+        reported = response.usage or amplifier_core.Usage(input_tokens=0, output_tokens=0, total_tokens=0)
         model = getattr(response, "model", None) or (response.metadata or {}).get("model") or estimate.model
         used = Usage.of_call(reported, str(model))
         self._paid[estimate.model] = self._paid.get(estimate.model, NOTHING) + used

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
+from amplifier_core import TextBlock, ThinkingBlock
 from amplifier_core.llm_errors import AbortError
 from amplifier_core.utils.tool_messages import Call, calls_in, results_in
 from amplifier_kit.messages.conversation import text_of
@@ -292,6 +293,7 @@ class PartialAnswer:
         self._answer: tuple[int, object] | None = None
         self._after: str | None = None
         self._unsaved: list[str] = []
+        self._said: list[tuple[bool, str]] = []
         self._heard_from: str | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._saving: asyncio.Task[None] | None = None
@@ -300,17 +302,29 @@ class PartialAnswer:
         """Take a piece of an answer."""
         text = data.get(PIECES[event])
         kind = data.get("block_type") or data.get("type") or "text"
-        if isinstance(text, str) and text and kind == "text" and self._heard_from in (None, event):
-            self._heard_from = event  # a loop may repeat what its provider streams
-            self._take(text, data.get("request_id"))
+        if not isinstance(text, str) or not text or self._heard_from not in (None, event):
+            return
+        self._heard_from = event  # a loop may repeat what its provider streams
+        self._begin(data.get("request_id"))
+        self._said.append((kind == "text", text))
+        if kind == "text":
+            self._unsaved.append(text)
             if self._timer is None and (self._saving is None or self._saving.done()):
                 self._timer = asyncio.get_running_loop().call_later(_INTERVAL_S, self._begin_to_save)
 
-    def _take(self, text: str, request_id: object) -> None:
+    def blocks(self) -> list[TextBlock | ThinkingBlock]:
+        """Return what was said of the answer that is under way, thoughts first."""
+        if self._answer is None or self._answer[0] != self._transcript.answers:
+            return []
+        thought, said = ("".join(text for is_text, text in self._said if is_text == kind) for kind in (False, True))
+        blocks: list[TextBlock | ThinkingBlock] = [ThinkingBlock(thinking=thought)] if thought else []
+        return [*blocks, TextBlock(text=said)] if said else blocks
+
+    def _begin(self, request_id: object) -> None:
         answer = (self._transcript.answers, request_id)
         if answer != self._answer:
-            self._answer, self._after, self._unsaved = answer, self._transcript.last_id, []
-        self._unsaved.append(text)
+            self._answer, self._after = answer, self._transcript.last_id
+            self._unsaved, self._said = [], []
 
     def _begin_to_save(self) -> None:
         self._timer = None
@@ -328,6 +342,7 @@ class PartialAnswer:
     async def settle(self) -> None:
         """Forget what is unsaved: the turn has ended."""
         self._unsaved.clear()
+        self._said.clear()
         self._answer = self._heard_from = None
         if self._timer is not None:
             self._timer.cancel()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from amplifier_core.boundary import TaskBoundary, settle
 from amplifier_system.permission_levels import Permissions
 from amplifierd.exceptions import NothingToSteerError
 from amplifierd.limits import Limits
@@ -29,13 +31,15 @@ from .request_parts import RequestRecorder
 from .runtime import Runtime
 from .session_setup import SessionSetup
 from .session_status import SessionStatus
-from .stoppable_tools import StoppableTools, TurnSummary
+from .stoppable_calls import StoppableCalls, TurnSummary
 from .transcript import Transcript, last_turn
 from .tree import SessionTree
 from .turn import Turn
 from .turn_result import TurnResult
 from .unread_keys import UnreadKey
 from .usage import Usage
+
+logger = logging.getLogger(__name__)
 
 
 class ExecutionRunner:
@@ -99,14 +103,15 @@ class ExecutionRunner:
             scrub=session_manager.secrets.scrubbed,
             find_injector=lambda text: self.kernel.session.coordinator.find_injector(text),
         )
-        self.tools, self.client_turns = StoppableTools(), ClientTurns()
+        self.calls = StoppableCalls(self.partial.blocks, self._keep_partial)
+        self.client_turns = ClientTurns()
         kept = (
             self.summary,
             self.requests,
             self.budget,
             Receipts(self.journal.write, put_parts, session_manager.secrets),
         )
-        own = (self.tools.gate, *kept, self.tools)
+        own = (self.calls.gate, *kept, self.calls)
         self._layers: tuple[CallLayer, ...] = (*layers, self.client_turns, *own)
         self._kernel: KernelSession | None = None
         self._loading = asyncio.Lock()
@@ -362,7 +367,10 @@ class ExecutionRunner:
         return {"correlation_id": self.journal.correlation_id, "delivered": True}
 
     async def cancel(self, *, immediate: bool = False) -> dict[str, Any]:
-        """Ask the running turn to stop: after the tools in flight, or at once, as it does when it is asked twice."""
+        """Ask the running turn to stop: a model at once, tools in flight when they are done.
+
+        Asked twice, or for an immediate end, it stops those as well.
+        """
         if not self.status.is_busy or self._kernel is None:
             return {"state": "none", "running_tools": []}
         immediate = immediate or self.status.is_cancelling
@@ -371,11 +379,19 @@ class ExecutionRunner:
         await self._kernel.session.coordinator.request_cancel(immediate=immediate)
         below = {self.session_id, *self.children.running_ids()}
         self.tree.approvals.deny_all_pending("the turn was cancelled", session_ids=below)
-        if immediate and self._running is not None:
-            self.tools.stop()
-            self._running.cancel_soon(is_model_alone=not running and not self.children.running_ids())
+        for runner in (self.tree.runners[each] for each in below if each in self.tree.runners):
+            runner.calls.stop() if immediate else runner.calls.finish()
+        is_model_alone = not running and len(below) == 1
+        if self._running is not None and (immediate or is_model_alone):
+            self._running.cancel_soon(is_model_alone=is_model_alone)
         self.status.tell()
         return {"state": "immediate" if immediate else "graceful", "running_tools": running}
+
+    async def _keep_partial(self, text: str) -> None:
+        """Store what was said of an answer that was stopped: the person has read it, and the model goes on from it."""
+        message = {"role": "assistant", "content": text, "metadata": {"partial": True}}
+        with TaskBoundary(logger, "the stopped answer of session %s is not kept: %s", self.session_id):
+            await settle(self.kernel.session.coordinator.get("context").add_message(message))
 
     def _stop_now(self) -> None:
         """Cancel the running turn without waiting for its modules: the session is closed, or another process has it."""

@@ -21,7 +21,7 @@ from amplifierd.settings import Settings
 from .announcements import Announcements
 from .secret_values import SecretValues
 from .session_setup import SessionSetup, SetupFinder
-from .stoppable_tools import Patience
+from .stoppable_calls import Patience
 from .working_place import Machine
 
 

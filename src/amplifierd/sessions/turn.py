@@ -64,7 +64,7 @@ class Turn:
         runner.journal.correlation_id = runner.transcript.correlation_id = self.correlation_id
         runner.transcript.turn = runner.requests.turn = self.number
         runner.summary.begin()
-        runner.tools.begin()
+        runner.calls.begin()
         if runner.parent is None:  # a child runs for one turn, and its parent may have been asked to stop already
             runner.kernel.reset_cancellation()
         status, response, error = await self._attempt(prompt, metadata, images)
@@ -193,9 +193,8 @@ class Turn:
 
     async def _stop(self, task: asyncio.Task[str]) -> None:
         """Stop a turn that no one waits for any more; orchestrators answer every call before they let go."""
-        stopping = await self._runner.cancel(immediate=True)
-        if stopping["running_tools"]:  # they stop by themselves, and what they did before that is kept
-            await asyncio.wait({task}, timeout=self._patience.model_s)
+        await self._runner.cancel(immediate=True)  # tools and models stop by themselves, and what they did is kept
+        await asyncio.wait({task}, timeout=self._patience.model_s)
         task.cancel()
         _, running = await asyncio.wait({task}, timeout=self._patience.module_s)
         if running:
@@ -218,7 +217,7 @@ class Turn:
             await self._answer_open_calls()
         after = await self._take_checkpoint(AFTER)
         result = TurnResult(
-            response=response,
+            response=response or runner.calls.kept,
             status=status,
             session_id=self._session_id,
             turn=self.number,

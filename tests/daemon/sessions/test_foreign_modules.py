@@ -13,7 +13,7 @@ from amplifier_core import HookResult
 from amplifier_foundation.session import find_orphaned_tool_calls
 from amplifierd.home import Home
 from amplifierd.session_store.cursor import Cursor
-from amplifierd.sessions.stoppable_tools import Patience
+from amplifierd.sessions.stoppable_calls import Patience
 
 LOOP = """
 from amplifier_core import ChatRequest, Message

@@ -7,15 +7,17 @@ from typing import Any
 
 import pytest
 from agents_at_work import Agent, call
+from openai_server import KEY, OpenAIServer, Said
 from waiting_tool import WaitingTool
 
 from amplifier_foundation.session import find_orphaned_tool_calls
 from amplifierd import open_home
 from amplifierd.home import Home
-from amplifierd.sessions.stoppable_tools import Patience
+from amplifierd.sessions.stoppable_calls import Patience
 
 LOOPS = ("loop-basic", "loop-streaming", "loop-events")
 FOR_EVER = Patience(module_s=86_400, model_s=86_400, last_s=86_400)
+RATES = {"gpt-5.5": {"input_per_m": 5, "output_per_m": 30}}
 NONE = Patience(module_s=0.01, model_s=0.01, last_s=0.01)
 
 
@@ -165,3 +167,36 @@ async def test_what_the_tool_of_an_agent_did_is_kept_when_the_agent_is_stopped(
         stored = [one["content"] for one in home.sessions.messages(child.session_id) if one["role"] == "tool"]
         assert "waited" in stored[-1]
     await home.sessions.close()
+
+
+async def test_a_model_that_speaks_is_stopped_at_once_and_what_it_said_is_kept_and_counted(
+    home: Home, work: Path
+) -> None:
+    with_patience(home, FOR_EVER)
+    for loop in LOOPS:
+        with OpenAIServer() as vendor:
+            vendor.say(Said("Once upon a time there was a very long story.", stream={"hang_after": 6}), "Here again.")
+            config = {"api_key": KEY, "base_url": vendor.base_url, "rates": RATES}
+            provider = {"module": "provider-openai", "config": config}
+            plan = {**Agent([], orchestrator=loop).sections(), "providers": [provider]}
+            async with home.sessions.open(plan=plan, working_dir=work) as session:
+                turn = asyncio.create_task(session.execute("Tell me a story"))
+                async for event in session.subscribe():
+                    if event["event"] == "llm:stream_block_delta":
+                        break
+
+                stopping = await session.cancel()
+                result = await turn
+                await vendor.until(lambda: vendor.requests[0].disconnected)
+
+                assert stopping == {"state": "graceful", "running_tools": []}
+                assert (result.status, result.response[:4]) == ("cancelled", "Once")
+                assert result.usage["tokens"]["input"] > 100
+                assert result.usage["tokens"]["output"] > 0
+                assert result.usage["cost_usd"] is not None
+                last = (await session.messages())[-1]
+                assert (last["role"], last["content"]) == ("assistant", result.response)
+                assert last["metadata"] == {"partial": True}
+
+                assert (await session.execute("Go on")).response == "Here again."
+                assert any(result.response in str(part) for part in vendor.sent()[-1]["input"])

@@ -7,6 +7,7 @@ import { refused } from "../../components/session-actions.js";
 import { attempt, toast } from "../../components/toast.js";
 import { describe, shortcut } from "../../lib/shortcuts.js";
 import { kept, settled } from "../../lib/state.js";
+import { onEvents } from "../../lib/stream.js";
 import { FileMentions } from "./file-mentions.js";
 import { imageOf, readImage } from "./images.js";
 
@@ -18,6 +19,7 @@ export class Composer extends HTMLElement {
   #signal;
   #session = null;
   #images = [];
+  #unread = []; // What was said to the running turn, and is not known to have reached the agent.
   #field = h("textarea", { rows: 1, "aria-label": "Message to the agent", spellcheck: true });
   #pictures = h("ul.composer-images", { hidden: true });
   #hint = h("span.composer-hint");
@@ -25,6 +27,7 @@ export class Composer extends HTMLElement {
   #picker = h("input", { type: "file", accept: "image/png,image/jpeg,image/gif,image/webp", multiple: true, hidden: true });
   #print = "";
   #isSending = false;
+  #isStopping = false;
   #mentions;
   #keep = settled(() => kept.set(`draft.${this.#id}`, this.#field.value), 150, 500);
 
@@ -46,11 +49,12 @@ export class Composer extends HTMLElement {
     this.addEventListener("drop", (event) => this.#attach(event.dataTransfer.files, event));
     this.#picker.addEventListener("change", () => this.#attach(this.#picker.files));
     const options = { signal: this.#signal, group: "Conversation" };
+    onEvents((event) => event.session_id === this.#id && this.#heard(event), { signal: this.#signal });
     describe("Enter", "Send; while it works: say it to the running turn", options);
     describe("Shift+Enter", "New line", options);
     describe("@", "Name a file of the directory", options);
     describe("Ctrl+Enter", "Send; while it works: queue it as the next prompt", options);
-    shortcut("Ctrl+.", "Stop when its tools are done; again: stop now", () => this.#stop(), { ...options, inFields: true });
+    shortcut("Ctrl+.", "Stop; again: stop its tools, too", () => this.#stop(), { ...options, inFields: true });
     shortcut("i", "Write a message", () => this.#field.focus(), options);
     shortcut("Escape", "Leave the field", () => this.#field.blur(), { ...options, inFields: true });
     this.#resize();
@@ -88,7 +92,7 @@ export class Composer extends HTMLElement {
       ? [
         state === "cancelling"
           ? button("stop", "Stop now", () => this.#stop(true), { title: "Stop at once (Ctrl+.)" }, icon("stop"))
-          : button("stop", "Stop", () => this.#stop(), { title: "Stop when its running tools are done (Ctrl+.)" }, icon("stop")),
+          : button("stop", "Stop", () => this.#stop(), { title: "Stop; tools that run may finish (Ctrl+.)" }, icon("stop")),
         !isEmpty && button("queue", "Queue", () => this.#send({ queue: true }), { title: "Run it after this turn (Ctrl+Enter)" }),
         button("steer", "Steer", () => this.#steer(), { isPrimary: true, disabled: isEmpty || this.#images.length > 0, title: "Say it to the running turn (Enter)" }, icon("send")),
       ]
@@ -119,7 +123,10 @@ export class Composer extends HTMLElement {
     const steer = () => post(ofSession(this.#id, "/steer"), { content });
     try {
       const isSent = await this.#sending(steer, { rethrow: ["nothing-to-steer", "steering-unsupported"] });
-      if (isSent) toast("The agent reads it before its next step");
+      if (isSent) {
+        this.#unread.push(content);
+        toast("The agent reads it before its next step");
+      }
     } catch (error) {
       if (error.code === "steering-unsupported") toast("This agent cannot be steered; the text is queued.");
       await this.#send({ queue: true });
@@ -153,8 +160,26 @@ export class Composer extends HTMLElement {
 
   async #stop(immediate = this.#session && stateOf(this.#session) === "cancelling") {
     if (!this.isBusy) return;
-    const answer = await attempt(() => post(ofSession(this.#id, "/cancel"), { immediate }), "Not stopped");
-    if (answer?.state === "graceful") toast("It stops when its running tools are done", { action: { label: "Stop now", run: () => this.#stop(true) } });
+    this.#isStopping = true; // The turn may end before the answer is here; what was typed comes back at once and in order.
+    const answer = await attempt(() => post(ofSession(this.#id, "/cancel"), { immediate, withdraw: true }), "Not stopped");
+    this.#isStopping = false;
+    if (!answer) return;
+    this.#giveBack(answer.withdrawn);
+    if (answer.state !== "graceful" || !answer.running_tools.length) return;
+    toast(`${answer.running_tools.join(" and ")} may finish, then the turn ends`, { action: { label: "Stop now", run: () => this.#stop(true) } });
+  }
+
+  #heard({ event, data }) {
+    if (event === "orchestrator:steering_injected") this.#unread = this.#unread.filter((text) => text !== data.content);
+    else if (event === "execution:done" && data.status === "completed") this.#unread = [];
+    else if (event === "execution:done" && !this.#isStopping) this.#giveBack();
+  }
+
+  /** Put what was not read, and prompts that were taken out of the queue, back into the field. */
+  #giveBack(withdrawn = []) {
+    const texts = [...this.#unread, ...withdrawn];
+    this.#unread = [];
+    if (texts.length) this.write(texts.join("\n\n"));
   }
 
   async #attach(files, event) {

@@ -1,13 +1,14 @@
-"""Tools that are stopped the moment a turn is cancelled at once, whatever loop called them."""
+"""Calls of models and tools that are stopped the moment their turn is cancelled, whatever loop made them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
-from amplifier_core import ChatResponse, ToolResult
+from amplifier_core import ChatResponse, TextBlock, ToolResult, Usage
 from amplifier_core.utils.tool_messages import Call, calls_in, results_in
 from amplifier_kit.messages.conversation import as_tool_result
 
@@ -15,7 +16,9 @@ from .calls import CallLayer, ProviderCall, ProviderStep, ToolCall, ToolStep
 from .turn_result import ToolCallSummary, ToolStatus
 
 CANCELLED = "cancelled"
-"""The code of the error of a tool that was stopped."""
+"""The code of the error of a tool that was stopped, and why the answer of a model that was stopped ends."""
+
+_NOTHING = Usage(input_tokens=0, output_tokens=0, total_tokens=0, cost_usd=Decimal(0))
 
 
 @dataclass(frozen=True)
@@ -36,33 +39,67 @@ class Patience:
         return 3 * self.module_s
 
 
-class StoppableTools(CallLayer):
-    """Cancels running tools on request. A tool that stops has a result that says so, and its loop ends the turn.
+class StoppableCalls(CallLayer):
+    """Cancels running calls on request. A tool that stops has a result that says so, and its loop ends the turn.
 
-    It is the layer next to the tools: what has come out of one counts, while others still store it. `gate` is the
-    layer before all others, at which calls end that have not begun.
+    A model that is stopped has answered with what it had said so far, whose blocks `said` returns. `keep` gets the
+    text, `kept` has it from then on, and what stands further out counts it like any answer. It is the layer next to
+    the tools: what has come out of one counts, while others still store it. `gate` is the layer before all others, at
+    which calls end that have not begun, and where the loop learns that its turn is over.
     """
 
-    def __init__(self) -> None:
-        self._running: set[asyncio.Task[Any]] = set()
-        self.is_stopped = False
+    def __init__(self, said: Callable[[], list[Any]], keep: Callable[[str], Awaitable[None]]) -> None:
+        self._said, self._keep = said, keep
+        self._tools: set[asyncio.Task[Any]] = set()
+        self._models: set[asyncio.Task[Any]] = set()
+        self.is_stopping = self.is_stopped = False
+        self.kept = ""
         self.gate: CallLayer = _Gate(self)
 
     def begin(self) -> None:
         """Let the calls of another turn pass."""
-        self.is_stopped = False
+        self.is_stopping = self.is_stopped = False
+        self.kept = ""
+
+    def finish(self) -> None:
+        """Stop the model, and let tools that run come to their end; no further call of this turn is begun."""
+        if not self.is_stopping:
+            self.is_stopping = True
+            for task in self._models:
+                task.cancel()
 
     def stop(self) -> None:
-        """Stop every tool that runs; no call of this turn is begun any more."""
+        """Stop everything that runs; no call of this turn is begun any more."""
+        self.finish()
         self.is_stopped = True
-        for task in self._running:
+        for task in self._tools:
             task.cancel()
+
+    async def provider_call(self, call: ProviderCall, proceed: ProviderStep) -> ChatResponse:
+        task = asyncio.current_task()
+        if self.is_stopping or task is None:
+            raise asyncio.CancelledError
+        self._models.add(task)
+        try:
+            return await proceed(call)
+        except asyncio.CancelledError:
+            if not self.is_stopping:
+                raise
+            task.uncancel()  # the gate raises it again
+            said = self._said()
+            self.kept = "".join(block.text for block in said if isinstance(block, TextBlock))
+            if self.kept.strip():
+                await self._keep(self.kept)
+            usage = None if said else _NOTHING
+            return ChatResponse(content=said, usage=usage, finish_reason=CANCELLED, metadata={"partial": True})
+        finally:
+            self._models.discard(task)
 
     async def tool_call(self, call: ToolCall, proceed: ToolStep) -> Any:
         task = asyncio.current_task()
-        if self.is_stopped or task is None or task in self._running:
+        if self.is_stopped or task is None or task in self._tools:
             return _stopped(call) if self.is_stopped else await proceed(call)
-        self._running.add(task)
+        self._tools.add(task)
         try:
             return await proceed(call)
         except asyncio.CancelledError:
@@ -70,22 +107,30 @@ class StoppableTools(CallLayer):
                 raise
             return _stopped(call)
         finally:
-            self._running.discard(task)
+            self._tools.discard(task)
 
 
 class _Gate(CallLayer):
-    """Lets nothing begin that is stopped."""
+    """Lets nothing begin in a turn that is to end."""
 
-    def __init__(self, tools: StoppableTools) -> None:
-        self._tools = tools
+    def __init__(self, calls: StoppableCalls) -> None:
+        self._calls = calls
 
     async def provider_call(self, call: ProviderCall, proceed: ProviderStep) -> ChatResponse:
-        if self._tools.is_stopped:
+        if self._calls.is_stopping:
             raise asyncio.CancelledError
-        return await proceed(call)
+        response = await proceed(call)
+        if is_partial(response):
+            raise asyncio.CancelledError
+        return response
 
     async def tool_call(self, call: ToolCall, proceed: ToolStep) -> Any:
-        return _stopped(call) if self._tools.is_stopped else await proceed(call)
+        return _stopped(call) if self._calls.is_stopping else await proceed(call)
+
+
+def is_partial(response: ChatResponse) -> bool:
+    """Say whether a response is what had been said when its model was stopped."""
+    return (response.metadata or {}).get("partial") is True
 
 
 def _stopped(call: ToolCall) -> ToolResult:
