@@ -104,7 +104,7 @@ class AttendedSession(Cancellable, Protocol):
 
     @property
     def repaired(self) -> bool:
-        """Whether a turn had been interrupted when it was opened."""
+        """True if a turn had been interrupted when it was opened."""
         ...
 
     @property

@@ -24,7 +24,7 @@ _NARROW = 12
 
 
 def has_colour(stream: TextIO) -> bool:
-    """Say whether a stream is a terminal that wants colours: `NO_COLOR` and `TERM=dumb` do not."""
+    """True if a stream is a terminal that wants colours: `NO_COLOR` and `TERM=dumb` do not."""
     if os.environ.get("FORCE_COLOR"):
         return True
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
@@ -43,7 +43,7 @@ def write(text: str = "", stream: TextIO | None = None) -> None:
 
 
 def can_show(text: str) -> bool:
-    """Say whether stdout has a text's characters."""
+    """True if stdout has a text's characters."""
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:

@@ -88,7 +88,7 @@ class TurnView:
             handler(event, event.get("data") or {})
 
     def is_end(self, event: Event) -> bool:
-        """Say whether an event ends the turn that is shown, or one that failed before there was anything to show.
+        """True if an event ends the turn that is shown, or one that failed before there was anything to show.
 
         A prompt that waits while another turn runs, or is taken out of the queue, has an end of its own, which is
         stored nowhere and has no number.
@@ -222,7 +222,7 @@ class TurnView:
 
 
 def _is_at_rest(event: Event) -> bool:
-    """Say whether an event tells that a session has nothing to do."""
+    """True if an event tells that a session has nothing to do."""
     return event["event"] == "session:status" and event["data"].get("activity") in ("idle", None)
 
 

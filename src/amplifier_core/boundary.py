@@ -135,7 +135,7 @@ def cancellations_met(task: "asyncio.Task[Any] | None") -> int:
 
 
 def is_cancelled(task: "asyncio.Task[Any] | None", met: int) -> bool:
-    """Say whether a request to stop `task` has reached it since `met` of them had.
+    """True if a request to stop `task` has reached it since `met` of them had.
 
     Called code may also meet a cancellation of its own making, such as a time-out it handles itself.
     """

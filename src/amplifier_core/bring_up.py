@@ -154,7 +154,7 @@ async def _mount_within(mounting: Mounting, mount: Any, coordinator: ModuleCoord
 
 
 def _is_config(value: Any) -> bool:
-    """Say whether a module could read settings from `value`: by key, or by attribute as from a model or a namespace."""
+    """True if a module could read settings from `value`: by key, or by attribute as from a model or a namespace."""
     return isinstance(value, Mapping) or hasattr(value, "__dict__")
 
 

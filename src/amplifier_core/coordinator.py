@@ -109,7 +109,7 @@ class ModuleCoordinator:
 
     @property
     def has_own_size_limit(self) -> bool:
-        """Whether the plan itself limits the size of injections."""
+        """True if the plan itself limits the size of injections."""
         return self._session_setting("injection_size_limit", _UNSET) is not _UNSET
 
     async def mount(self, mount_point: str, module: Any, name: str | None = None) -> None:

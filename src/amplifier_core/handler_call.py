@@ -29,7 +29,7 @@ class Registration(Protocol):
 
 
 def is_coroutine_function(handler: Handler) -> bool:
-    """Say whether a handler is written as `async def`, so that calling it only makes a coroutine."""
+    """True if a handler is written as `async def`, so that calling it only makes a coroutine."""
     function = handler.__func__ if type(handler) is MethodType else handler
     return type(function) is FunctionType and bool(function.__code__.co_flags & CO_COROUTINE)
 
@@ -144,7 +144,7 @@ def _check_fields(result: HookResult) -> None:
 
 
 def _is_other_data(result: HookResult) -> bool:
-    """Say whether a result has other data and nothing else: hooks that rewrite events answer every one of them so."""
+    """True if a result has other data and nothing else: hooks that rewrite events answer every one of them so."""
     if type(result) is not HookResult or result.__pydantic_fields_set__ != _OTHER_DATA or result.action != "modify":
         return False
     return is_plain_data(result.data)

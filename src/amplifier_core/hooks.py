@@ -101,7 +101,7 @@ class HookRegistry:
             self._remove(next(reversed(self._by_name[name])))
 
     def has_handlers(self, event: str) -> bool:
-        """Say whether anyone listens, so that an emitter need not build what no one reads."""
+        """True if anyone listens, so that an emitter need not build what no one reads."""
         return bool(self._by_event.get(event))
 
     def list_handlers(self, event: str | None = None) -> dict[str, list[str]]:

@@ -43,7 +43,7 @@ class CodeUser(Protocol):
         """What it is called, for a person."""
 
     def uses(self, package: str) -> bool:
-        """Say whether a module of the package is loaded and may still run."""
+        """True if a module of the package is loaded and may still run."""
 
 
 def add_user(user: CodeUser) -> None:

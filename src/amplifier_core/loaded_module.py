@@ -85,7 +85,7 @@ class _Checked(NamedTuple):
     identity: DirectoryIdentity
 
     def is_current(self, module_id: str, folder: Path, module: ModuleType) -> bool:
-        """Say whether the module is still the same, and comes from the same place."""
+        """True if the module is still the same, and comes from the same place."""
         return (
             self.loaded.module_id == module_id
             and self.folder == str(folder)
@@ -235,7 +235,7 @@ def _validation_error(
 
 
 def _is_machinery(file: str) -> bool:
-    """Say whether code belongs to what imports modules; a package may have put its own finder of metadata there."""
+    """True if code belongs to what imports modules; a package may have put its own finder of metadata there."""
     return file.startswith(_MACHINERY) or Path(file).parent.name == "importlib_metadata"
 
 

@@ -171,7 +171,7 @@ class ModuleLoader:
         return f"session {session_id!r}" if session_id else "a loader without a session"
 
     def uses(self, package: str) -> bool:
-        """Say whether a module of `package` is loaded here, and its session has not ended."""
+        """True if a module of `package` is loaded here, and its session has not ended."""
         return any(loaded.package == package for loaded in list(self._loaded.values()))
 
     async def _find(self, module_id: str, hint: Any) -> LoadedModule:
@@ -336,7 +336,7 @@ def _from_import(module_id: str) -> LoadedModule | None:
 
 
 def _is_same_folder(loaded: LoadedModule, folder: Path) -> bool:
-    """Say whether a module would come from where it came from: the same directory, by whatever path."""
+    """True if a module would come from where it came from: the same directory, by whatever path."""
     is_same = identity_of(folder) == loaded.identity
     return is_same if loaded.identity != (0, 0) else loaded.folder == folder
 

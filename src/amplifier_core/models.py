@@ -195,7 +195,7 @@ _HOOK_RESULT_DEFAULTS = {name: field.default for name, field in HookResult.model
 
 
 def is_plain_data(data: object) -> bool:
-    """Say whether something is the data of an event: a dict with texts as keys, and of no other class."""
+    """True if something is the data of an event: a dict with texts as keys, and of no other class."""
     return type(data) is dict and _TEXT.issuperset(map(type, data))
 
 

@@ -75,12 +75,12 @@ class PlanEntry(NamedTuple):
 
     @property
     def is_by_name(self) -> bool:
-        """Whether it is a session's member that is written by name."""
+        """True if it is a session's member that is written by name."""
         return isinstance(self.raw, str) and self.section in SESSION_MEMBERS
 
     @property
     def is_required(self) -> bool:
-        """Whether the session must not start without it; anything but a plain no counts as a yes."""
+        """True if the session must not start without it; anything but a plain no counts as a yes."""
         return self.spec.get("required") not in (None, False)
 
     @property
@@ -287,7 +287,7 @@ def _source_key(member: str) -> str:
 
 
 def _has(whole: object, part: object) -> bool:
-    """Say whether a value has everything that another one has, key by key."""
+    """True if a value has everything that another one has, key by key."""
     if isinstance(whole, _MAPPINGS) and isinstance(part, _MAPPINGS):
         return all(key in whole and _has(whole[key], value) for key, value in part.items())
     return whole == part

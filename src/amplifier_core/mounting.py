@@ -49,7 +49,7 @@ class Change(NamedTuple):
 
     @property
     def is_visible(self) -> bool:
-        """Whether something new is there and has stayed."""
+        """True if something new is there and has stayed."""
         after = self.after
         if after is None or after is _ABSENT or after is self.before:
             return False
@@ -190,11 +190,11 @@ class Mounting:
         }
 
     def has_mounted(self, module: object) -> bool:
-        """Say whether `module` is among what was mounted."""
+        """True if `module` is among what was mounted."""
         return any(module is other for point in (*SLOTS, *COLLECTIONS) for other in self.mounted(point).values())
 
     def has_handlers(self) -> bool:
-        """Say whether a handler that the module registered is still there."""
+        """True if a handler that the module registered is still there."""
         return any(is_live() for is_live in self._handlers)
 
     async def _take_back(self) -> None:

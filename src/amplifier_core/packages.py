@@ -50,7 +50,7 @@ _SEPARATORS = frozenset("/\\\0")
 
 
 def is_module_id(module_id: object) -> bool:
-    """Say whether `module_id` can name a module at all; anything else is never looked up."""
+    """True if `module_id` can name a module at all; anything else is never looked up."""
     return isinstance(module_id, str) and module_id not in ("", ".", "..") and _SEPARATORS.isdisjoint(module_id)
 
 

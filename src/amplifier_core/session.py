@@ -209,7 +209,7 @@ class AmplifierSession:
         return self.loader
 
     def _takes_coordinator(self, orchestrator: Any) -> bool:
-        """Say whether the orchestrator's `execute` accepts `coordinator`; asked once for each orchestrator."""
+        """True if the orchestrator's `execute` accepts `coordinator`; asked once for each orchestrator."""
         if self._coordinator_taken_by[0] is not orchestrator:
             try:
                 parameters = inspect.signature(orchestrator.execute).parameters
@@ -225,7 +225,7 @@ class AmplifierSession:
 
 
 def _may_be_heard(hooks: Any, event: str) -> bool:
-    """Say whether anyone listens; a stand-in for the registry, or for its `emit`, always does."""
+    """True if anyone listens; a stand-in for the registry, or for its `emit`, always does."""
     is_ours = isinstance(hooks, HookRegistry) and getattr(hooks.emit, "__func__", None) is _kernel_emit
     return not is_ours or hooks.has_handlers(event)
 

@@ -67,7 +67,7 @@ class ToolInterception:
 
 
 def is_covered(tool: Any) -> bool:
-    """Say whether calls of a tool are intercepted."""
+    """True if calls of a tool are intercepted."""
     return isinstance(getattr(getattr(tool, "execute", None), "interception", None), ToolInterception)
 
 

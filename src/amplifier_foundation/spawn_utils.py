@@ -72,7 +72,7 @@ class ModelResolutionResult:
 
 
 def is_glob_pattern(model_hint: str) -> bool:
-    """Say whether a model name is a pattern: it contains `*`, `?` or `[`."""
+    """True if a model name is a pattern: it contains `*`, `?` or `[`."""
     return any(sign in model_hint for sign in "*?[")
 
 

@@ -90,7 +90,7 @@ class deferring:
 
 
 def is_deferred(gate: ApprovalGate) -> bool:
-    """Say whether this very gate is going to be asked about the call that is announced at the moment."""
+    """True if this very gate is going to be asked about the call that is announced at the moment."""
     return _deferred_gate.get() == gate
 
 
@@ -110,7 +110,7 @@ class running_approved:
 
 
 def take_approval(gate: ApprovalGate, tool: object, tool_input: Any) -> bool:
-    """Say whether this gate has approved exactly the call that is about to run; an approval is good for one call."""
+    """True if this gate has approved exactly the call that is about to run; an approval is good for one call."""
     approval = _approved.get()
     if approval is None:
         return False

@@ -28,7 +28,7 @@ class ClientSlot(Generic[C]):
 
     @property
     def is_filled(self) -> bool:
-        """Whether there is a client, so that `get` returns at once."""
+        """True if there is a client, so that `get` returns at once."""
         return self._client is not None
 
     def get(self) -> C:

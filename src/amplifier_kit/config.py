@@ -127,7 +127,7 @@ class ModuleConfig:
         return self._config.get(key)
 
     def is_set(self, key: str) -> bool:
-        """Say whether the configuration gives the key a value of its own."""
+        """True if the configuration gives the key a value of its own."""
         return self._config.get(key) is not None
 
     def accept(self, *keys: str) -> list[str]:
@@ -235,7 +235,7 @@ def make_do(
 
 
 def is_required() -> bool:
-    """Say whether the plan calls the module that mounts at the moment `required`."""
+    """True if the plan calls the module that mounts at the moment `required`."""
     mounting = current_mounting()
     return mounting is not None and mounting.is_required
 

@@ -126,7 +126,7 @@ class Handlers:
         return True
 
     def is_enabled(self, event: str) -> bool:
-        """Say whether `enabled_events` admits the event."""
+        """True if `enabled_events` admits the event."""
         return self._enabled_events is None or any(fnmatchcase(event, glob) for glob in self._enabled_events)
 
     def unregister(self, event: str, name: str) -> None:

@@ -46,5 +46,5 @@ STAMP = "redaction"
 
 
 def is_log_view(data: Mapping[str, object]) -> bool:
-    """Say whether data of an event is a masked view."""
+    """True if data of an event is a masked view."""
     return STAMP in data

@@ -191,7 +191,7 @@ _CLASSES: dict[str, set[str]] = {
 
 
 def is_safe_link(address: str) -> bool:
-    """Say whether an address may be followed: only whole ones, to a web server or a mailbox."""
+    """True if an address may be followed: only whole ones, to a web server or a mailbox."""
     return bool(_LINK.match(address))
 
 

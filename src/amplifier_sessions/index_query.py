@@ -119,7 +119,7 @@ def finish(connection: sqlite3.Connection) -> None:
 
 
 def has_full_text(connection: sqlite3.Connection) -> bool:
-    """Say whether this SQLite was built with full-text search."""
+    """True if this SQLite was built with full-text search."""
     return any(option == "ENABLE_FTS5" for (option,) in connection.execute("PRAGMA compile_options"))
 
 

@@ -79,7 +79,7 @@ def _read(path: str) -> bytes | None:
 
 
 def is_real_user_message(entry: Mapping[str, Any]) -> bool:
-    """Say whether a person wrote it: it is neither a tool's result nor a `<system-reminder>`."""
+    """True if a person wrote it: it is neither a tool's result nor a `<system-reminder>`."""
     if entry.get("role") != "user" or "tool_call_id" in entry:
         return False
     return not any(text.strip().startswith("<system-reminder>") for text in texts_in(entry.get("content")))

@@ -72,7 +72,7 @@ def changed_at(directory: Path) -> int:
 
 
 def is_settled(changed: int) -> bool:
-    """Say whether a change of a directory from now on will be seen by its time; ask before reading the names."""
+    """True if a change of a directory from now on will be seen by its time; ask before reading the names."""
     return time.time_ns() - changed > _SETTLED_NS
 
 
@@ -100,7 +100,7 @@ def _knows_all(connection: sqlite3.Connection, sessions: Path, changed: int) -> 
 
 
 def _is_behind(index: Path) -> bool:
-    """Say whether a process has still to index something, or was killed before it could."""
+    """True if a process has still to index something, or was killed before it could."""
     try:
         with os.scandir(pending_directory(index)) as entries:
             return any(entry.stat().st_size for entry in entries)

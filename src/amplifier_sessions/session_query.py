@@ -75,7 +75,7 @@ def page_of(sessions: Iterable[T], query: SessionQuery) -> list[T]:
 
 
 def matches(session: Listed, query: SessionQuery) -> bool:
-    """Say whether a session satisfies every condition of a query but that on its text."""
+    """True if a session satisfies every condition of a query but that on its text."""
     return (
         all(getattr(query, name) in (None, getattr(session, name)) for name in _EXACT)
         and query.root_session_id in (None, session.root_id)

@@ -119,7 +119,7 @@ def _hash_of(file: Path) -> str | None:
 
 
 def _is_imported(package: str, file: Path) -> bool:
-    """Say whether the package of that name comes from this file; an editable installation lies elsewhere."""
+    """True if the package of that name comes from this file; an editable installation lies elsewhere."""
     from importlib.util import find_spec
 
     spec = find_spec(package)

@@ -83,7 +83,7 @@ class LineFile:
             self._must_end_torn_line = was_torn
 
     def _is_torn(self) -> bool:
-        """Say whether the file ends inside a line, other than one that is being written at this moment."""
+        """True if the file ends inside a line, other than one that is being written at this moment."""
         for _ in range(_LOOKS):
             size = self.size()
             if size == 0 or os.pread(self._descriptor, 1, size - 1) == b"\n":

@@ -41,7 +41,7 @@ def daemon_state(home: Path | str | None = None, environ: Mapping[str, str] | No
 
 
 def sessions_are_files(home: Path | str | None = None, environ: Mapping[str, str] | None = None) -> bool:
-    """Say whether a home surely keeps its sessions in files; where it may not, its settings have to be read."""
+    """True if a home surely keeps its sessions in files; where it may not, its settings have to be read."""
     variables = os.environ if environ is None else environ
     named = next((text for name in _STORE_VARIABLES if (text := variables.get(name, "").strip())), None)
     if named is not None:

@@ -180,7 +180,7 @@ class MarkedMembers:
         return environment.startswith(self._marker) or b"\0" + self._marker in environment
 
     def _owns_group(self) -> bool:
-        """Say whether the group's number is still this tree's: once the leader is reaped a new process may have it."""
+        """True if the group's number is still this tree's: once the leader is reaped a new process may have it."""
         return not self._is_reaped() or not self._leader.exists()
 
 
@@ -230,7 +230,7 @@ def _open_process(pid: int) -> int | None:
 
 
 def is_running(pid: int) -> bool:
-    """Say whether a process has this number."""
+    """True if a process has this number."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

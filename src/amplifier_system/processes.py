@@ -64,7 +64,7 @@ def new_marker(kind: str = "") -> str:
 
 
 def is_marker(variable: str) -> bool:
-    """Say whether a variable of the environment is a marker, which is always passed on."""
+    """True if a variable of the environment is a marker, which is always passed on."""
     return variable.startswith(MARKER_PREFIX)
 
 

@@ -38,7 +38,7 @@ def shown(text: object) -> str:
 
 
 def is_secret_name(name: str) -> bool:
-    """Say whether the value of a query's name looks like something to keep to oneself."""
+    """True if the value of a query's name looks like something to keep to oneself."""
     return _SECRET_NAME.search(name) is not None
 
 
@@ -94,7 +94,7 @@ _MAX_NAME_CHARS = 253
 
 
 def is_public(address: Address) -> bool:
-    """Say whether an address is global unicast, also that of an IPv4 address carried inside."""
+    """True if an address is global unicast, also that of an IPv4 address carried inside."""
     if isinstance(address, IPv4Address):
         is_special = address.is_multicast or address.is_reserved or address in _PROTOCOL_ASSIGNMENTS
         return address.is_global and not is_special
@@ -105,7 +105,7 @@ def is_public(address: Address) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Say whether a host is this machine and nothing that others can reach; a name other than `localhost` is not."""
+    """True if a host is this machine and nothing that others can reach; a name other than `localhost` is not."""
     try:
         canonical = canonical_host(host.strip("[]"))
     except ValueError:

@@ -167,7 +167,7 @@ class Home:
         return replace(self, progress=progress, sources=_sources(self.paths, self.settings, progress))
 
     def is_used(self, profile_id: ProfileId) -> bool:
-        """Say whether a profile's builds and texts are still needed."""
+        """True if a profile's builds and texts are still needed."""
         if self.in_use is not None:
             return self.in_use(profile_id)
         if self.settings.store.is_files and not self.paths.sessions.is_dir():

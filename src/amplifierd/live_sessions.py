@@ -34,7 +34,7 @@ class TurnRequest:
     images: Sequence[Mapping[str, Any]] = ()
     queue: bool = False
     auto_resume: bool = False
-    """Whether a session that has ended goes on with it."""
+    """True if a session that has ended goes on with it."""
     timeout_s: float | None = None
     deadline_s: float | None = None
     priority: int = 0

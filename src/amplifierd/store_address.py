@@ -111,7 +111,7 @@ class StoreAddress:
 
     @property
     def is_reference(self) -> bool:
-        """Whether the password names a variable or a secret."""
+        """True if the password names a variable or a secret."""
         return self.password is not None and _NAMED.fullmatch(self.password) is not None
 
     def with_reference(self, name: str) -> StoreAddress:

@@ -73,11 +73,11 @@ class Trust:
         self._change({_DECLINED: lambda known: known | {_resolved(directory)}})
 
     def has_declined(self, directory: Path | str) -> bool:
-        """Say whether the owner was asked about this directory and does not trust it."""
+        """True if the owner was asked about this directory and does not trust it."""
         return _resolved(directory) in self._read(_DECLINED)
 
     def contains(self, directory: Path | str) -> bool:
-        """Say whether a directory is trusted, or lies below one that is."""
+        """True if a directory is trusted, or lies below one that is."""
         place = _resolved(directory)
         return any(place.is_relative_to(each) and not _too_wide(each) for each in self.list())
 

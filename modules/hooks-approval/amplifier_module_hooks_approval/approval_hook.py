@@ -271,7 +271,7 @@ class ApprovalHook:
         return call.identity != BASH or self._by_rule(call) != "auto_approve"
 
     async def needs_approval(self, call: GuardedCall) -> bool:
-        """Say whether policy, rules, the tool itself or what it touches want someone to be asked."""
+        """True if policy, rules, the tool itself or what it touches want someone to be asked."""
         return bool(concerns_of_call(call)) or await self._is_risky(call._replace(level=self._level(call)))
 
     def _note(self, call: GuardedCall, verdict: Verdict) -> None:

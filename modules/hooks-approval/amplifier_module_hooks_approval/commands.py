@@ -42,7 +42,7 @@ def trimmed(command: str) -> str:
 
 
 def is_simple(command: str) -> bool:
-    """Say whether a command runs one program and does nothing else."""
+    """True if a command runs one program and does nothing else."""
     text = trimmed(command)
     return text != "" and _NOT_SIMPLE.search(text) is None
 
@@ -53,7 +53,7 @@ def segments(command: str) -> list[str]:
 
 
 def is_critical(command: str) -> bool:
-    """Say whether a command is of the kind that a person should always see first, however it is quoted."""
+    """True if a command is of the kind that a person should always see first, however it is quoted."""
     text = _LINE_CONTINUATION.sub("", command).lower()
     text = _QUOTING.sub("", _HIDDEN_SPACE.sub(" ", text))
     return any(is_found(text) for is_found in _CRITICAL)

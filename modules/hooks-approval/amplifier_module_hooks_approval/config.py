@@ -58,16 +58,16 @@ class Rule:
         return None
 
     def denies(self, text: str) -> bool:
-        """Say whether the text, or a part of it between separators, is what the rule denies."""
+        """True if the text, or a part of it between separators, is what the rule denies."""
         pattern = _folded(self.pattern)
         return self.action == "auto_deny" and any(_matches(pattern, _folded(part)) for part in segments(text))
 
     def approves_file(self, inner: str) -> bool:
-        """Say whether the rule approves a file of the working directory, written `./src/app.py`; `./*` means any."""
+        """True if the rule approves a file of the working directory, written `./src/app.py`; `./*` means any."""
         return self.action == "auto_approve" and self.pattern.startswith("./") and _matches(self.pattern, inner)
 
     def approves(self, text: str) -> bool:
-        """Say whether the text is a simple command that the rule approves."""
+        """True if the text is a simple command that the rule approves."""
         if self.action != "auto_approve" or "*" in self.pattern.split()[0] or not is_simple(text):
             return False
         return _matches(self.pattern.strip().translate(_LOWER), trimmed(text).translate(_LOWER))
@@ -118,7 +118,7 @@ def _folded(text: str) -> str:
 
 
 def _matches(pattern: str, text: str) -> bool:
-    """Say whether the whole text matches; in linear time, whatever the pattern."""
+    """True if the whole text matches; in linear time, whatever the pattern."""
     first, *others = pattern.split("*")
     if not others:
         return text == first

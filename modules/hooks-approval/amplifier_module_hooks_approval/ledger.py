@@ -356,7 +356,7 @@ class Agreements:
         self._agreed.discard(key)
 
     def is_wary(self, concerns: Iterable[Concern]) -> bool:
-        """Say whether no answer of this session stands for these concerns: it could leak what it read to a host."""
+        """True if no answer of this session stands for these concerns: it could leak what it read to a host."""
         return self._ledger.is_tainted and any(concern.kind == "host" for concern in concerns)
 
     def judge(self, concern: Concern, tool_name: str) -> Verdict | None:

@@ -25,7 +25,7 @@ _RISKY = frozenset({WRITE, EXECUTE})
 
 
 def needs_approval(call: GuardedCall, settings: ApprovalSettings, coordinator: Any) -> bool:
-    """Say whether a call has to be approved; `says_yes` is the application's own opinion.
+    """True if a call has to be approved; `says_yes` is the application's own opinion.
 
     A tool is known by its own name and by what it does, not only by the name it is mounted under.
     """
@@ -44,7 +44,7 @@ def needs_approval(call: GuardedCall, settings: ApprovalSettings, coordinator: A
 
 
 def _is_listed(names: Collection[str], coordinator: Any) -> bool:
-    """Say whether the application's own list has the tool."""
+    """True if the application's own list has the tool."""
     state = getattr(coordinator, "session_state", None)
     required = state.get(REQUIRED_TOOLS) if isinstance(state, (dict, Mapping)) else None
     if required is None:
@@ -56,7 +56,7 @@ def _is_listed(names: Collection[str], coordinator: Any) -> bool:
 
 
 async def says_yes(needs_check: Callable[[str], Any], call: GuardedCall) -> bool:
-    """Say whether the application's own check, the capability `approval.needs_check`, wants a call to be approved."""
+    """True if the application's own check, the capability `approval.needs_check`, wants a call to be approved."""
     names = {call.tool_name, call.identity}
     message, named = "hooks-approval: %s failed; %s has to be approved: %s", ", ".join(sorted(names))
     with Boundary(logger, message, NEEDS_CHECK, named, level=logging.ERROR):

@@ -63,7 +63,7 @@ class LogSettings:
 
     @property
     def writes_messages(self) -> bool:
-        """Whether a request's messages are written in full."""
+        """True if a request's messages are written in full."""
         return self.level == "DEBUG"
 
 

@@ -81,7 +81,7 @@ class SelectingToolCalls(ToolCalls):
             outcome.arguments = arguments if changed is None else changed
 
     def _fits(self, wanted: str, name: str, arguments: dict[str, Any] | None) -> bool:
-        """Say whether a scheduler's choice can run; without arguments of its own it has to do with the model's."""
+        """True if a scheduler's choice can run; without arguments of its own it has to do with the model's."""
         if wanted not in self.tools:
             logger.warning("a scheduler chose tool %r, which is not mounted; %r runs", wanted, name)
             return False

@@ -210,12 +210,12 @@ Lacking = Callable[[str], None]  # called with what could not be sent unchanged
 
 
 def is_blank(block: Block) -> bool:
-    """Say whether a block is text that says nothing, which the API refuses."""
+    """True if a block is text that says nothing, which the API refuses."""
     return block["type"] == "text" and not str(block.get("text") or "").strip()
 
 
 def can_be_sent(data: Any) -> bool:
-    """Say whether data is text as Unicode has it; of what is signed nothing can be cut out to make it so."""
+    """True if data is text as Unicode has it; of what is signed nothing can be cut out to make it so."""
     try:
         json.dumps(data, ensure_ascii=False, default=str).encode()
     except UnicodeEncodeError:
@@ -427,7 +427,7 @@ def _last_eligible(messages: list[WireMessage], end: int) -> int | None:
 
 
 def _is_eligible(messages: list[WireMessage], place: int) -> bool:
-    """Say whether the last block of a message can carry a marker."""
+    """True if the last block of a message can carry a marker."""
     last = messages[place].blocks[-1]
     if last["type"] in THINKING_BLOCKS or is_blank(last):
         return False

@@ -371,13 +371,13 @@ def convert_tool_choice(choice: Any, tools: Sequence[Block], *, is_parallel: boo
 
 
 def asks_for_tool(choice: Any) -> bool:
-    """Say whether a caller wants a tool to be called, in whatever words."""
+    """True if a caller wants a tool to be called, in whatever words."""
     word = choice.get("type") if isinstance(choice, Mapping) else choice
     return word not in (None, "", "auto", "none")
 
 
 def is_forced(choice: Block | None) -> bool:
-    """Say whether the model must call a tool."""
+    """True if the model must call a tool."""
     return choice is not None and choice.get("type") in _FORCED
 
 

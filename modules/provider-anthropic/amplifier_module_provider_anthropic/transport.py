@@ -89,7 +89,7 @@ class Errors:
 
 
 def is_challenge(error: LLMError) -> bool:
-    """Say whether a proxy in front of the vendor answered instead of it."""
+    """True if a proxy in front of the vendor answered instead of it."""
     return isinstance(error, ProviderUnavailableError) and error.status_code == 403
 
 

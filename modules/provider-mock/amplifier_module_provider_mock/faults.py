@@ -74,7 +74,7 @@ class TurnView:
 
     @property
     def is_first_call(self) -> bool:
-        """Whether the model is asked for the first time in this turn."""
+        """True if the model is asked for the first time in this turn."""
         return not any(message.role in ("assistant", "tool") for message in self.since_user)
 
     @property
@@ -262,7 +262,7 @@ class Fault:
         )
 
     def happens(self, view: TurnView, attempt: int) -> bool:
-        """Say whether it happens now, and count it; `attempt` is 0 for the first of a call."""
+        """True if it happens now, and count it; `attempt` is 0 for the first of a call."""
         is_due = (
             (self.call is None or view.call_number == self.call)
             and (self.every is None or view.call_number % self.every == 0)

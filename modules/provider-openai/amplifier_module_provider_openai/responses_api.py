@@ -128,7 +128,7 @@ class ResponsesApi:
         self._sender = Sender(link, "/responses", RefusedFields(RESPONSES_FIELDS) if is_tolerant else None)
 
     def is_missing(self, error: LLMError) -> bool:
-        """Say whether an error tells that the server does not have this API, rather than what was asked of it."""
+        """True if an error tells that the server does not have this API, rather than what was asked of it."""
         failure = refusal_of(error)
         if failure is None or failure.status not in _NO_SUCH_API or failure.codes & _FOUND_OUT:
             return False
@@ -280,7 +280,7 @@ def _code_of(failure: VendorFailure) -> str | None:
 
 
 def _is_chain_lost(failure: VendorFailure) -> bool:
-    """Say whether a request was refused because the response it continues is gone."""
+    """True if a request was refused because the response it continues is gone."""
     if failure.status not in (400, 404):
         return False
     body = failure.body if isinstance(failure.body, Mapping) else {}

@@ -131,7 +131,7 @@ def _each_id_once(items: list[Item]) -> list[Item]:
 
 
 def _is_said(item: Item) -> bool:
-    """Say whether an item is part of the conversation, rather than state that the vendor keeps itself."""
+    """True if an item is part of the conversation, rather than state that the vendor keeps itself."""
     return "role" in item or item.get("type") in ("function_call", "function_call_output", "message")
 
 
@@ -441,7 +441,7 @@ def _last_response(asked: PendingRequest) -> NormalMessage | None:
 
 
 def _is_answered(messages: list[NormalMessage], place: int) -> bool:
-    """Say whether what follows answers the calls made at that place, and no earlier ones."""
+    """True if what follows answers the calls made at that place, and no earlier ones."""
     later = messages[place:]
     results = {result.call_id for message in later for result in message.results}
     made = {call["id"] for message in later for call in message.calls}

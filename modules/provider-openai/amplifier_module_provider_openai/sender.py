@@ -69,7 +69,7 @@ class RefusedFields:
 
 
 def _names(failure: VendorFailure, field: str) -> bool:
-    """Say whether an answer is about a field. A name that is also a word has to stand out as a name."""
+    """True if an answer is about a field. A name that is also a word has to stand out as a name."""
     body = failure.body if isinstance(failure.body, Mapping) else {}
     param = body.get("param")
     if isinstance(param, str) and param:

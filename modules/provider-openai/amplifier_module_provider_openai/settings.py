@@ -100,12 +100,12 @@ class OpenAISettings(VendorSettings):
 
     @property
     def is_default_host(self) -> bool:
-        """Whether requests go to OpenAI itself, or, where no address is known, to a client that speaks as it does."""
+        """True if requests go to OpenAI itself, or, where no address is known, to a client that speaks as it does."""
         return self.host == _DEFAULT_HOST or not self.base_url
 
     @property
     def needs_key(self) -> bool:
-        """Whether the server answers only those who have a key, as OpenAI itself does."""
+        """True if the server answers only those who have a key, as OpenAI itself does."""
         return self.is_default_host
 
 
@@ -172,7 +172,7 @@ class ModelFacts:
     supports_24h_retention: bool
 
     def rejects_retention(self, retention: str) -> bool:
-        """Say whether the model refuses to keep cached prompts that way."""
+        """True if the model refuses to keep cached prompts that way."""
         return not (self.supports_24h_retention if retention == "24h" else self.supports_in_memory_retention)
 
     def reported_window(self, *, enable_long_context: bool) -> int:

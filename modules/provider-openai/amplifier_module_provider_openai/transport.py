@@ -164,12 +164,12 @@ class Reply:
 
     @property
     def is_stream(self) -> bool:
-        """Whether the server streams; some answer with a document whatever they are asked for."""
+        """True if the server streams; some answer with a document whatever they are asked for."""
         return "text/event-stream" in self.headers.get("content-type", "")
 
     @property
     def is_done(self) -> bool:
-        """Whether the server has said that its stream is at its end."""
+        """True if the server has said that its stream is at its end."""
         return getattr(self._stream, "is_done", False)
 
     def __aiter__(self) -> "Reply":

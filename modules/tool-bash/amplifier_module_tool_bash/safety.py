@@ -81,7 +81,7 @@ def _calls(programs: Programs, name: str) -> Iterator[Program]:
 
 
 def _has_option(program: Program, letters: str, *names: str) -> bool:
-    """Say whether one of the options is given, in a cluster, by its name or by the beginning of that."""
+    """True if one of the options is given, in a cluster, by its name or by the beginning of that."""
     options = itertools.takewhile(lambda value: value != "--", (word.value for word in program.arguments))
     for option in options:
         if option.startswith("--"):
@@ -120,7 +120,7 @@ def _is_root(word: Word) -> bool:
 
 
 def _is_protected(word: Word) -> bool:
-    """Say whether a word names the root, a home or a directory of the system, perhaps among others."""
+    """True if a word names the root, a home or a directory of the system, perhaps among others."""
     path = _path(word)
     if path in ("/", "~"):
         return True
@@ -141,7 +141,7 @@ def _deletes(is_target: Callable[[Word], bool]) -> Callable[[str, Programs], boo
 
 
 def _is_device(path: str) -> bool:
-    """Say whether something written to this path would reach a device that is not harmless."""
+    """True if something written to this path would reach a device that is not harmless."""
     if not path.startswith("/"):
         return False
     path = "/" + posixpath.normpath(path).lstrip("/")
@@ -254,13 +254,13 @@ class _Pattern:
         object.__setattr__(self, "expression", re.compile(".*".join(parts), re.IGNORECASE | re.DOTALL))
 
     def covers(self, command: str, shell: str) -> bool:
-        """Say whether the pattern allows the whole command; `*` does not stand for a second one."""
+        """True if the pattern allows the whole command; `*` does not stand for a second one."""
         if self.expression.fullmatch(command) is None:
             return False
         return "*" not in self.text or all(operator in self.text for operator in operators_of(command, shell))
 
     def finds(self, texts: Iterable[str]) -> bool:
-        """Say whether the pattern denies one of the texts; without `*` it may stand anywhere in it."""
+        """True if the pattern denies one of the texts; without `*` it may stand anywhere in it."""
         if not self.text.strip():
             return False
         is_met = self.expression.fullmatch if "*" in self.text else self.expression.search

@@ -311,7 +311,7 @@ def _readings(script: str, shell: str) -> Iterator[tuple[str, Dialect]]:
 
 
 def _is_given(arguments: list[Word], options: tuple[str, ...]) -> bool:
-    """Say whether one of the options is there; without any the program alone counts."""
+    """True if one of the options is there; without any the program alone counts."""
     return not options or any(word.value in options for word in arguments)
 
 
@@ -320,7 +320,7 @@ def _all_literal(words: list[Word]) -> bool:
 
 
 def _is_stream(redirect: Redirect) -> bool:
-    """Say whether input comes from another program and not from a file."""
+    """True if input comes from another program and not from a file."""
     target = redirect.target
     return redirect.operator == "<&" or target.has_process or _INPUT_FILE.fullmatch(target.value) is not None
 

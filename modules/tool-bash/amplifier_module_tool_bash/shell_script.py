@@ -118,7 +118,7 @@ class _Scope:
 
     @property
     def is_fed(self) -> bool:
-        """Whether what is read now gets its input from a pipe."""
+        """True if what is read now gets its input from a pipe."""
         return self.follows_pipe or (self.open[-1].is_piped if self.open else self.is_piped)
 
 
@@ -293,7 +293,7 @@ class _ScriptReader(HereDocumentReader):
         return True
 
     def _is_prefix(self, words: list[Word]) -> bool:
-        """Say whether a command can still begin behind these words: nothing, `time -p`, `coproc`, `coproc NAME`."""
+        """True if a command can still begin behind these words: nothing, `time -p`, `coproc`, `coproc NAME`."""
         if not words or not self.dialect.is_bash:
             return not words
         if words[0].value == "coproc":

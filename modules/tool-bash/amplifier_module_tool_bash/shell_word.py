@@ -27,7 +27,7 @@ class Word:
 
 
 def may_evaluate(word: Word) -> bool:
-    """Say whether a word has a subscript with a substitution in it, which some builtins run though it is quoted."""
+    """True if a word has a subscript with a substitution in it, which some builtins run though it is quoted."""
     return "[" in word.value and ("$(" in word.value or "`" in word.value)
 
 
@@ -66,7 +66,7 @@ class Draft:
 
     @property
     def begins_array(self) -> bool:
-        """Whether a parenthesis would begin an array here: behind `name=`."""
+        """True if a parenthesis would begin an array here: behind `name=`."""
         return _ASSIGNMENT.fullmatch(self.shape) is not None
 
     @property

@@ -35,7 +35,7 @@ class AgentDelegation(Delegation):
     dispatch: Mapping[str, Any]
     choice: ModelChoice
     strips_contract: bool | None = None
-    """Whether the answer has a contract to be read, and its block is taken out; None where none was asked for."""
+    """True if the answer has a contract to be read, and its block is taken out; None where none was asked for."""
     calls_limit: int | None = None
     find_partial: FindPartial | None = None
     partial_max_chars: int = 20_000

@@ -103,7 +103,7 @@ _LINE_END = re.compile(r"\r\n|\n")
 
 
 def is_binary(head: bytes) -> bool:
-    """Say whether a file that begins like this is not text."""
+    """True if a file that begins like this is not text."""
     return b"\0" in head[:BINARY_PROBE_BYTES]
 
 

@@ -200,7 +200,7 @@ class _Scan:
         return not self._file.read(1)
 
     def is_utf8(self, has_ended: bool) -> bool:
-        """Say whether all that was read is UTF-8."""
+        """True if all that was read is UTF-8."""
         return self._decoder is not None and not (has_ended and self._decoder.getstate()[0])
 
     def _pass(self, data: bytes) -> None:

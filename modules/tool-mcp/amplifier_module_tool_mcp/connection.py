@@ -315,7 +315,7 @@ class Connection:
 
 
 def _announces_changes(client: Client) -> bool:
-    """Say whether changes of the list come by subscription: earlier revisions send them unasked."""
+    """True if changes of the list come by subscription: earlier revisions send them unasked."""
     tools = client.server_capabilities.tools
     return client.protocol_version in MODERN_PROTOCOL_VERSIONS and bool(tools and tools.list_changed)
 

@@ -113,7 +113,7 @@ class ServerSettings:
     redactor: Redactor
 
     def admits(self, tool: str) -> bool:
-        """Say whether the filter lets one of the server's tools through."""
+        """True if the filter lets one of the server's tools through."""
         is_allowed = self.allow is None or any(fnmatchcase(tool, pattern) for pattern in self.allow)
         return is_allowed and not any(fnmatchcase(tool, pattern) for pattern in self.deny)
 
@@ -124,7 +124,7 @@ class ServerSettings:
 
 
 def is_enabled(name: Any, entry: Any) -> bool:
-    """Say whether an entry is to be looked at further; one that may be disabled is not."""
+    """True if an entry is to be looked at further; one that may be disabled is not."""
     if not isinstance(entry, Mapping):
         return True
     switches = LenientConfig(_place(name), {key: entry[key] for key in ("enabled", "disabled") if key in entry})

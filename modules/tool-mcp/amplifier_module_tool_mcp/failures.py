@@ -59,7 +59,7 @@ def broken_protocol(tool_name: str, error: BaseException) -> ToolFailure:
 
 
 def means_lost(code: int, status: int | None) -> bool:
-    """Say whether a protocol error stands for a connection, or a session over HTTP, that is no more."""
+    """True if a protocol error stands for a connection, or a session over HTTP, that is no more."""
     return code == CONNECTION_CLOSED or (status == _SESSION_GONE and code != METHOD_NOT_FOUND)
 
 

@@ -83,7 +83,7 @@ def name_regex(component: str) -> str:
 
 
 def is_plain(component: str) -> bool:
-    """Say whether a component is a name and nothing else."""
+    """True if a component is a name and nothing else."""
     return not any(character in component for character in "*?[]{}\\")
 
 
@@ -120,7 +120,7 @@ class GlobPattern:
 
 
 def fits_from_right(pattern: str, path: str) -> bool:
-    """Say whether the last components of a relative path are like those of a pattern."""
+    """True if the last components of a relative path are like those of a pattern."""
     wanted, given = split_components(pattern), path.split("/")
     if pattern.startswith("/") or not 0 < len(wanted) <= len(given):
         return False

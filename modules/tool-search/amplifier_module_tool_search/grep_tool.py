@@ -167,7 +167,7 @@ class _Request:
 
 
 def leaves_root(pattern: str) -> bool:
-    """Say whether a pattern is absolute or goes up."""
+    """True if a pattern is absolute or goes up."""
     return any(one.startswith("/") or ".." in one.split("/") for one in expand_braces(pattern))
 
 

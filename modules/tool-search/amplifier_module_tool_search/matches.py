@@ -51,7 +51,7 @@ class Candidates:
         return found
 
     def accepts(self, relative: str) -> bool:
-        """Say whether a regular file is one that the survey passed."""
+        """True if a regular file is one that the survey passed."""
         if self.root.is_file:
             return True
         directory, _, name = relative.rpartition("/")
@@ -61,7 +61,7 @@ class Candidates:
         return self._has_wanted_name(relative) and not rules.ignores(relative, is_directory=False)
 
     def is_searched(self, relative: str) -> bool:
-        """Say whether a file can be opened, and is one to search."""
+        """True if a file can be opened, and is one to search."""
         self.watch.check()
         descriptor = self._open(relative)
         if descriptor is None:

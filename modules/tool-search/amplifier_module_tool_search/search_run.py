@@ -174,7 +174,7 @@ class Root:
     policy: SessionPolicy
 
     def may_read(self, path: Path) -> bool:
-        """Say whether a file may be read, by where its path leads."""
+        """True if a file may be read, by where its path leads."""
         if self.rules.verdict(path) != "allowed":
             return False
         try:

@@ -46,7 +46,7 @@ class IgnoreFile:
         self._runs = [_run(takes_back, group) for takes_back, group in reversed(runs)]
 
     def ignores(self, path: str, *, is_directory: bool) -> bool | None:
-        """Say whether a path, relative to the file's directory, is left out; None when no line is about it."""
+        """True if a path, relative to the file's directory, is left out; None when no line is about it."""
         return next((not run.takes_back for run in self._runs if run.matches(path, is_directory=is_directory)), None)
 
 
@@ -174,7 +174,7 @@ class Listing:
     rules: IgnoreRules
 
     def ignores(self, name: str) -> bool:
-        """Say whether a file in this directory is left out by an ignore file."""
+        """True if a file in this directory is left out by an ignore file."""
         return self.rules.ignores(self.path + name, is_directory=False)
 
 
@@ -278,7 +278,7 @@ def read_start(path: Path, limit: int) -> bytes:
 
 
 def is_binary(descriptor: int) -> bool:
-    """Say whether an open file is skipped when directories are searched."""
+    """True if an open file is skipped when directories are searched."""
     head = os.pread(descriptor, _BINARY_PROBE_BYTES, 0)
     return b"\0" in head or head.startswith((BOM_UTF16_LE, BOM_UTF16_BE))
 

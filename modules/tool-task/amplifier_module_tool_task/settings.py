@@ -55,5 +55,5 @@ class TaskSettings:
         return settings
 
     def allows_child_of(self, depth: int) -> bool:
-        """Say whether a session this deep may have children."""
+        """True if a session this deep may have children."""
         return self.max_recursion_depth == UNLIMITED or depth < self.max_recursion_depth

@@ -186,7 +186,7 @@ async def last_todos(coordinator: Any, tool_name: str) -> list[Any]:
 
 
 def _is_success(output: Any) -> bool:
-    """Say whether this is what the tool answers when it has replaced the list, also cut off or with more behind it."""
+    """True if this is what the tool answers when it has replaced the list, also cut off or with more behind it."""
     if isinstance(output, list):
         return any(_is_success(block.get("text")) for block in output if isinstance(block, dict))
     return isinstance(output, str | dict) and _SUCCESS.search(str(output)) is not None

@@ -129,7 +129,7 @@ class _Inflate:
             data = self._stream.unused_data if self._stream.eof else self._stream.unconsumed_tail
 
     def _begin_next_part(self, data: bytes) -> bool:
-        """Say whether what follows is one more part, as a gzip file may have; anything else is padding."""
+        """True if what follows is one more part, as a gzip file may have; anything else is padding."""
         if not (self._is_gzip and data.startswith(_GZIP_MAGIC)):
             return False
         self._stream = zlib.decompressobj(_GZIP)

@@ -206,7 +206,7 @@ class WebFetchTool(AnsweringTool):
             return await self._show(fetch, kind, body, window)
 
     async def _is_extracted(self, kind: ContentType, body: Body) -> bool:
-        """Say whether the text of a document is wanted and not its source; may read ahead to know."""
+        """True if the text of a document is wanted and not its source; may read ahead to know."""
         if not self.settings.extract_text or (kind.name is not None and not kind.is_html(b"")):
             return False
         is_known = kind.name is not None and kind.charset is not None

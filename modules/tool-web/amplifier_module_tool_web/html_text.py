@@ -151,7 +151,7 @@ class OpenElements:
 
     @property
     def is_title(self) -> bool:
-        """Whether this is the title of the document, and not of a picture in it."""
+        """True if this is the title of the document, and not of a picture in it."""
         return bool(self._open) and self._open[-1][0] == "title" and self._hiding == 1 + self._counts["head"]
 
     def is_open(self, name: str) -> bool:
@@ -204,12 +204,12 @@ class OpenElements:
 
 
 def hides_contents(name: str, given: dict[str, str]) -> bool:
-    """Say whether nothing of an element is shown."""
+    """True if nothing of an element is shown."""
     return name in _DROPPED or is_hidden(given)
 
 
 def is_hidden(given: dict[str, str]) -> bool:
-    """Say whether attributes hide an element."""
+    """True if attributes hide an element."""
     return (
         "hidden" in given
         or given.get("aria-hidden", "").lower() == "true"

@@ -55,7 +55,7 @@ class UrlPolicy:
         return target
 
     def must_be_public(self, host: str) -> bool:
-        """Say whether all addresses of a host have to be public ones."""
+        """True if all addresses of a host have to be public ones."""
         return self.guards_private_networks and host not in self.allowed_domains
 
 

@@ -195,7 +195,7 @@ def validate(
 
 
 def _is_own(state: BundleState) -> bool:
-    """Say whether a bundle is more than a part of another."""
+    """True if a bundle is more than a part of another."""
     return state.explicitly_requested or (state.is_root and not state.included_by)
 
 

@@ -161,7 +161,7 @@ def _directory(path: Path) -> Path:
 
 
 def _is_store(text: str) -> bool:
-    """Say whether a place is a store; a backup otherwise."""
+    """True if a place is a store; a backup otherwise."""
     return text == FILES or "://" in text
 
 

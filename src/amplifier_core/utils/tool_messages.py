@@ -127,7 +127,7 @@ def results_in(message: object) -> list[Result] | None:
 
 
 def has_result_blocks(content: object) -> bool:
-    """Say whether a message's content itself holds results."""
+    """True if a message's content itself holds results."""
     return isinstance(content, list | tuple) and any(block_type(block) == RESULT_BLOCK for block in content)
 
 

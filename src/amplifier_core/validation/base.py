@@ -237,7 +237,7 @@ async def _mount_and_look(
 
 
 def _did_something_else(coordinator: "ModuleCoordinator", module_type: str) -> bool:
-    """Say whether the module installed what belongs to another type."""
+    """True if the module installed what belongs to another type."""
     others = (contract for contract in CONTRACTS.values() if contract.module_type not in (module_type, "hook"))
     return any(_mounted(coordinator, other) for other in others) or any(coordinator.hooks.list_handlers().values())
 
@@ -308,7 +308,7 @@ def _no_trace() -> Iterator[None]:
 
 
 def _is_on(path: list[str], module: object) -> bool:
-    """Say whether a module is, or could be, imported from one of the entries."""
+    """True if a module is, or could be, imported from one of the entries."""
     # Anything can be put into sys.modules.
     with Boundary(logger, "a module cannot say where it is: %s", level=logging.DEBUG):
         location = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)

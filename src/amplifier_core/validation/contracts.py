@@ -102,7 +102,7 @@ class Contract:
     checks: tuple[Callable[["Contract", Any], ValidationCheck], ...] = ()
 
     def is_fulfilled_by(self, candidate: object) -> bool:
-        """Say whether everything is there; what is wrong with an attribute is for a check of its own."""
+        """True if everything is there; what is wrong with an attribute is for a check of its own."""
         with Boundary(logger, "a %s cannot be read as a whole: %s", type(candidate).__name__, level=logging.DEBUG):
             return all([hasattr(candidate, name) for name in self.attributes]) and all(
                 [callable(getattr(candidate, name, None)) for name in self.methods]
@@ -293,7 +293,7 @@ CONTRACTS: Mapping[str, Contract] = {
 
 
 def fulfils(module_type: str, candidate: object) -> bool:
-    """Say whether `candidate` could be mounted as an orchestrator, provider, tool or context.
+    """True if `candidate` could be mounted as an orchestrator, provider, tool or context.
 
     Duck typing only; False for every other type.
     """
@@ -405,7 +405,7 @@ def _mount_signature(mount: Callable[..., Any]) -> ValidationCheck:
 
 
 def _has(candidate: object, name: str) -> bool:
-    """Say whether an attribute is there, even if reading it fails."""
+    """True if an attribute is there, even if reading it fails."""
     with Boundary(logger, "%r of a %s cannot be read: %s", name, type(candidate).__name__, level=logging.DEBUG):
         return hasattr(candidate, name)
     return True  # what is wrong with it is for a check of its own

@@ -95,7 +95,7 @@ def read_text(file: Path) -> str:
 
 
 def is_yaml(file: Path) -> bool:
-    """Say whether a file is YAML as a whole, without a markdown body."""
+    """True if a file is YAML as a whole, without a markdown body."""
     return file.suffix.lower() in _YAML_SUFFIXES
 
 

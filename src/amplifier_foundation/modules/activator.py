@@ -243,7 +243,7 @@ class ModuleActivator:
 
 
 def is_installed_package(source: Any) -> bool:
-    """Say whether a source names an installed package, which is used as it is."""
+    """True if a source names an installed package, which is used as it is."""
     if not isinstance(source, str):
         return False
     try:

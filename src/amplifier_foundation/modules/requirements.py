@@ -87,7 +87,7 @@ def extras_of(requirement: str) -> frozenset[str]:
 
 
 def applies(requirement: str, extras: Iterable[str] = ()) -> bool:
-    """Say whether a requirement counts here: for this Python and system, and for the extras that are wanted."""
+    """True if a requirement counts here: for this Python and system, and for the extras that are wanted."""
     _, semicolon, marker = requirement.partition("; " if "@" in requirement else ";")
     if not semicolon:
         return True
@@ -105,7 +105,7 @@ def normalise_name(name: str) -> str:
 
 
 def is_clearly_met(requirement: str, version: str) -> bool:
-    """Say whether a version meets a requirement beyond doubt.
+    """True if a version meets a requirement beyond doubt.
 
     Only plain releases and comparisons are judged here; for extras, markers, URLs and pre-releases the answer is False,
     and the installer decides.
@@ -205,7 +205,7 @@ class HostPackages:
         return name in self.versions
 
     def satisfies(self, requirement: str) -> bool:
-        """Say whether nothing needs to be installed for a requirement, as far as that is plain to see."""
+        """True if nothing needs to be installed for a requirement, as far as that is plain to see."""
         name = name_of(requirement)
         return name in self.ours or (name in self.versions and is_clearly_met(requirement, self.versions[name]))
 
@@ -247,7 +247,7 @@ def host_packages(cache_dir: Path | None = None, *, extras: Iterable[str] | None
 
 
 def is_installed(name: str) -> bool:
-    """Say whether the host has a distribution of that name."""
+    """True if the host has a distribution of that name."""
     return _find(name, tuple(directory for directory, _ in _installation())) is not None
 
 

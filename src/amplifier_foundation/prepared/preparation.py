@@ -198,5 +198,5 @@ def _reference(hint: Any) -> str:
 
 
 def _remembers(activator: Any, hint: Any) -> bool:
-    """Say whether failures are known: an application may have an activator of its own kind."""
+    """True if failures are known: an application may have an activator of its own kind."""
     return isinstance(activator, ModuleActivator) and isinstance(hint, str)

@@ -32,7 +32,7 @@ def namespaces_of(bundle: Bundle) -> dict[str, Bundle]:
 
 
 def has_content(bundle: Bundle) -> bool:
-    """Say whether there is anything to make a system prompt of."""
+    """True if there is anything to make a system prompt of."""
     return bool(bundle.instruction or bundle.context or bundle._pending_context)
 
 

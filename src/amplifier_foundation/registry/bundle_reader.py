@@ -49,7 +49,7 @@ class Reading:
 
     @property
     def is_nested(self) -> bool:
-        """Whether the bundle lies below a root bundle of another name."""
+        """True if the bundle lies below a root bundle of another name."""
         return self.root is not None and self.root.name != self.bundle.namespace
 
 

@@ -222,7 +222,7 @@ def namespace_in(text: str) -> str | None:
 
 
 def is_relative(text: str) -> bool:
-    """Say whether an include is a path that counts from the including file."""
+    """True if an include is a path that counts from the including file."""
     return text.startswith(("./", "../"))
 
 
@@ -300,10 +300,10 @@ def _encoded(path: str) -> str:
 
 
 def is_local(uri: str) -> bool:
-    """Say whether a source is a path on this machine."""
+    """True if a source is a path on this machine."""
     return parse_uri(uri).is_file
 
 
 def names_subpath(uri: str) -> bool:
-    """Say whether a source names a path inside its tree."""
+    """True if a source names a path inside its tree."""
     return bool(cut_fragment(uri)[1])

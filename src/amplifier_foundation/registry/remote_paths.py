@@ -30,7 +30,7 @@ LOCAL_PATH = "bad-ref: local path in a remote profile"
 
 
 def leads_here(reference: Reference) -> bool:
-    """Return whether a reference leads to this machine: to a path, a local repository or archive, or a server of it."""
+    """True if a reference leads to this machine: to a path, a local repository or archive, or a server of it."""
     match reference:
         case FileReference():
             return True
@@ -82,7 +82,7 @@ def _paths(bundle: Bundle) -> Iterator[tuple[str, str]]:
 
 
 def is_of_this_machine(text: Any) -> bool:
-    """Return whether a text is a reference that leads to this machine; `./x`, beside the file, does not."""
+    """True if a text is a reference that leads to this machine; `./x`, beside the file, does not."""
     if not isinstance(text, str) or text.startswith(("./", "../")):
         return False
     try:

@@ -39,7 +39,7 @@ class CacheContext:
         return Path(os.path.realpath(self.cache_dir))
 
     def is_offline(self) -> bool:
-        """Say whether the network may not be used at all; without a setting the environment decides, at every call."""
+        """True if the network may not be used at all; without a setting the environment decides, at every call."""
         if self.offline is not None:
             return self.offline
         return os.environ.get(OFFLINE_VARIABLE, "").strip().lower() in _TRUE

@@ -144,7 +144,7 @@ class Download:
                 raise self._failure(str(error), "network") from None
 
     def _is_named(self, url: httpx2.URL) -> bool:
-        """Say whether the reference itself names the host, which may be anywhere."""
+        """True if the reference itself names the host, which may be anywhere."""
         return url.host == httpx2.URL(self._url).host
 
     def _failure(self, problem: str, reason: RefResolutionReason) -> RefResolutionError:

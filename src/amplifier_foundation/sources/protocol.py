@@ -53,6 +53,6 @@ class SourceStatus:
 
     @property
     def is_pinned(self) -> bool:
-        """Whether the ref is a commit or looks like a version, and so is not expected to move."""
+        """True if the ref is a commit or looks like a version, and so is not expected to move."""
         ref = self.cached_ref or ""
         return is_commit(ref) or (ref.startswith("v") and re.search(r"\d", ref) is not None)

@@ -187,7 +187,7 @@ def reference_from(parsed: ParsedURI) -> Reference:
 
 
 def is_commit(ref: str | None) -> bool:
-    """Say whether a ref is a full commit hash, which never means anything else."""
+    """True if a ref is a full commit hash, which never means anything else."""
     return ref is not None and _COMMIT.fullmatch(ref) is not None
 
 

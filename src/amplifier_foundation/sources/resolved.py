@@ -136,7 +136,7 @@ def check_links(tree: Path, ref: str) -> None:
 
 
 def is_bytecode(name: str) -> bool:
-    """Say whether a path in a source is, or is inside, what Python runs in place of the source that people read."""
+    """True if a path in a source is, or is inside, what Python runs in place of the source that people read."""
     return any(part == _CACHE or part.endswith(_COMPILED) for part in name.split("/"))
 
 

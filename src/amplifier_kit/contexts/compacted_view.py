@@ -87,7 +87,7 @@ class CompactedView:
         return None
 
     def is_current(self, escalation: Escalation) -> bool:
-        """Say whether nothing was added since the escalation was planned."""
+        """True if nothing was added since the escalation was planned."""
         return escalation.conversation is self.conversation and escalation.revision == self.conversation.revision
 
     def apply(self, escalation: Escalation, prompt: Form | None) -> None:
@@ -151,7 +151,7 @@ class CompactedView:
         self._settled_until = 0 if escalation.is_target_reachable else count + 1 + count // _PATIENCE
 
     def _is_settled(self, prompt: Form | None, budget: int, *, fits: bool) -> bool:
-        """Say whether another look would find nothing to cut.
+        """True if another look would find nothing to cut.
 
         That is so as long as nothing was added, and, since it takes many messages to bring an unreachable target into
         reach, for a while longer when the view fits all the same.

@@ -90,7 +90,7 @@ class Entry:
 
 
 def _is_human(message: Message, metadata: Message, answers: list[str] | None) -> bool:
-    """Say whether a person wrote a user message: not a hook, and not a mere tool result in the role of the user."""
+    """True if a person wrote a user message: not a hook, and not a mere tool result in the role of the user."""
     source = metadata.get("source")
     is_from_elsewhere = metadata.get("ephemeral") or (isinstance(source, str) and source in _NOT_HUMAN)
     return not is_from_elsewhere and (answers is None or has_content_beside_results(message))
@@ -141,7 +141,7 @@ class ToolGroup(Unit):
 
     @property
     def is_open(self) -> bool:  # type: ignore[override] # never written to
-        """Whether results are still on their way."""
+        """True if results are still on their way."""
         return not self.is_closed and None in self.answers
 
     def places(self) -> Iterator[tuple[Call, Entry | None]]:
@@ -185,7 +185,7 @@ class GroupedConversation:
 
     @property
     def is_awaiting_results(self) -> bool:
-        """Whether the conversation ends with calls whose results may still come."""
+        """True if the conversation ends with calls whose results may still come."""
         return bool(self.units) and self.units[-1].is_open
 
     def append(self, entry: Entry) -> None:

@@ -90,7 +90,7 @@ def stub_user_message(message: Message) -> Message:
 
 
 def is_long_user_message(message: Message) -> bool:
-    """Say whether a stub would lose something of a user message: many characters, or what is not text."""
+    """True if a stub would lose something of a user message: many characters, or what is not text."""
     content = message.get("content")
     has_other_blocks = isinstance(content, list) and any(not _is_text(block) for block in content)
     return has_other_blocks or len(_user_text(message)) > STUBBED_FROM_CHARACTERS

@@ -153,7 +153,7 @@ class TreeLimits:
             self._give(session_id)
 
     def _unpause(self, session_id: str | None) -> bool:
-        """Say whether the last of a session's children is done, so that it takes a place again."""
+        """True if the last of a session's children is done, so that it takes a place again."""
         if session_id is None or session_id not in self._paused:
             return False
         self._paused[session_id] -= 1

@@ -62,7 +62,7 @@ class Decision:
 
     @property
     def is_stamped(self) -> bool:
-        """Whether the data is a masked view for logs."""
+        """True if the data is a masked view for logs."""
         return is_log_view(self.data)
 
     def changed(self, key: str, kind: type[V], sent: object) -> V | None:
@@ -277,7 +277,7 @@ def _never(event: str) -> bool:
 
 
 def _is_the_kernels(hooks: HookRegistry) -> bool:
-    """Say whether nothing but the kernel's own code sees what is emitted, so that the unheard can be left out."""
+    """True if nothing but the kernel's own code sees what is emitted, so that the unheard can be left out."""
     if type(hooks) is not HookRegistry or (HookRegistry.emit, HookRegistry.has_handlers) != _KERNEL_METHODS:
         return False
     own = vars(hooks)

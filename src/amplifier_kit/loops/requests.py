@@ -140,7 +140,7 @@ def _convert(stored: Stored, index: int) -> Message | None:
 
 
 def _is_plain(stored: StoredDict) -> bool:
-    """Say whether a message of text is a prompt or a tool's result and no more: there is nothing to validate."""
+    """True if a message of text is a prompt or a tool's result and no more: there is nothing to validate."""
     role = stored.get("role")
     if role == "tool":
         return stored.keys() == _PLAIN_RESULT and type(stored["tool_call_id"]) is str

@@ -83,7 +83,7 @@ class Scheduler:
         raise NotImplementedError
 
     def should_compact(self, context_size: float, max_size: float) -> bool:
-        """Say whether a context of that size is to be compacted."""
+        """True if a context of that size is to be compacted."""
         raise NotImplementedError
 
     def register_on(self, handlers: Handlers) -> None:

@@ -35,12 +35,12 @@ class Cancellation:
 
     @property
     def is_requested(self) -> bool:
-        """Whether the turn is to stop when its running tools are done."""
+        """True if the turn is to stop when its running tools are done."""
         return getattr(self._token, "is_cancelled", False) is True
 
     @property
     def is_immediate(self) -> bool:
-        """Whether the turn is to stop now."""
+        """True if the turn is to stop now."""
         return getattr(self._token, "is_immediate", False) is True
 
     @property

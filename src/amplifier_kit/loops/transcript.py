@@ -92,5 +92,5 @@ class Reply:
 
     @property
     def is_answer(self) -> bool:
-        """Whether it has something to say and calls no tool."""
+        """True if it has something to say and calls no tool."""
         return not self.calls and bool(self.text or self.response.content)

@@ -182,7 +182,7 @@ class Turn:
         return self._empty_replies >= self.settings.max_empty_responses
 
     def goes_on(self) -> bool:
-        """Say whether the turn goes on although there is an answer."""
+        """True if the turn goes on although there is an answer."""
         return not self.steering.is_empty
 
     # --- the provider
@@ -292,7 +292,7 @@ class Turn:
         await self.points.emit(events.PROVIDER_ERROR, provider_error(name, error))
 
     def fails_over(self, error: Exception) -> bool:
-        """Say whether another provider is tried after this error."""
+        """True if another provider is tried after this error."""
         may_pass = isinstance(error, ProviderUnavailableError | LLMTimeoutError | TimeoutError) or (
             isinstance(error, LLMError) and error.retryable
         )
@@ -367,7 +367,7 @@ class Turn:
     # --- cancellation and the end
 
     def must_stop(self) -> bool:
-        """Say whether the session asks to stop; raises a cancellation that a tool or a provider swallowed."""
+        """True if the session asks to stop; raises a cancellation that a tool or a provider swallowed."""
         self.task.check()
         return self.cancellation.is_requested
 

@@ -53,7 +53,7 @@ class TurnTask:
 
     @property
     def is_read(self) -> bool:
-        """Whether anyone reads what is said."""
+        """True if anyone reads what is said."""
         return self._fragments is not None
 
     async def say(self, text: str) -> None:

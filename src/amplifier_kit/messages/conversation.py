@@ -191,7 +191,7 @@ def text_of(content: object, separator: str = "\n\n") -> str:
 
 
 def has_call_blocks(content: object) -> bool:
-    """Say whether a response's content itself holds tool calls."""
+    """True if a response's content itself holds tool calls."""
     return isinstance(content, _SEQUENCES) and not CALL_BLOCKS.isdisjoint(map(block_type, content))
 
 
@@ -266,7 +266,7 @@ def with_results_only_for(message: Message, call_ids: Collection[str]) -> Messag
 
 
 def has_content_beside_results(message: Message) -> bool:
-    """Say whether a message holds anything but tool results."""
+    """True if a message holds anything but tool results."""
     content = message.get("content")
     if isinstance(content, list) and has_result_blocks(content):
         return any(block_type(block) != RESULT_BLOCK for block in content)

@@ -39,7 +39,7 @@ def metadata_of(message: Message) -> Message:
 
 
 def is_pinned(metadata: Message) -> bool:
-    """Say whether a message with this metadata may never be removed, because something refers to it from outside."""
+    """True if a message with this metadata may never be removed, because something refers to it from outside."""
     return metadata.get("pinned") is True or not PINNING_METADATA.isdisjoint(metadata)
 
 
@@ -157,7 +157,7 @@ class _Reduction:
 
 
 def _may_hold_payload(value: object) -> bool:
-    """Say whether a closer look is needed; most messages are text, and a glance will do."""
+    """True if a closer look is needed; most messages are text, and a glance will do."""
     if isinstance(value, dict):
         kind = value.get("type")
         if isinstance(kind, str) and kind in _MEDIA:

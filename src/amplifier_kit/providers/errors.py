@@ -84,7 +84,7 @@ class VendorFailure:
 
     @property
     def has_data(self) -> bool:
-        """Whether the vendor said it as data; anything else is text from the server that answered."""
+        """True if the vendor said it as data; anything else is text from the server that answered."""
         return isinstance(self.body, Mapping | list) and bool(self.body)
 
     def mentions(self, phrases: tuple[str, ...]) -> bool:
@@ -204,12 +204,12 @@ def hide_key(error: BaseException, key: str | None) -> None:
 
 
 def is_secret(key: str | None) -> TypeGuard[str]:
-    """Say whether a key is long enough to be one; anything shorter may be part of a word."""
+    """True if a key is long enough to be one; anything shorter may be part of a word."""
     return key is not None and len(key) >= _LEAST_KEY_LENGTH
 
 
 def _is_challenge(failure: VendorFailure) -> bool:
-    """Say whether a proxy in front of the vendor answered with a page for browsers."""
+    """True if a proxy in front of the vendor answered with a page for browsers."""
     if isinstance(failure.body, Mapping | list):
         return False
     content_type = {name.lower(): value for name, value in failure.headers.items()}.get("content-type", "")

@@ -72,7 +72,7 @@ class NormalMessage:
 
     @property
     def is_real_user(self) -> bool:
-        """Whether a person said it, rather than a tool or a hook."""
+        """True if a person said it, rather than a tool or a hook."""
         return self.role == "user" and not self.results and not self.text.startswith("<system-reminder>")
 
 

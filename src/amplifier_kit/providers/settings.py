@@ -119,7 +119,7 @@ class VendorSettings:
 
     @property
     def needs_key(self) -> bool:
-        """Whether the server answers only those who have a key."""
+        """True if the server answers only those who have a key."""
         return True
 
     def problem_with(self, key: str | None) -> str:

@@ -44,7 +44,7 @@ class ProviderEvents:
         return hooks if callable(getattr(hooks, "emit", None)) else None
 
     def listens(self, event: str) -> bool:
-        """Say whether anyone will read a part of the payload that is costly to build."""
+        """True if anyone will read a part of the payload that is costly to build."""
         hooks = self.hooks
         has_handlers = getattr(hooks, "has_handlers", None)
         if not callable(has_handlers):

@@ -134,7 +134,7 @@ def _missing_result(call_id: str, tool_name: str) -> Message:
 
 
 def _is_in_order(messages: list[NormalMessage]) -> bool:
-    """Say whether the results of each message's calls follow it, one by one and in the order of the calls."""
+    """True if the results of each message's calls follow it, one by one and in the order of the calls."""
     expected: list[str] = []
     for message in messages:
         if results := message.results:

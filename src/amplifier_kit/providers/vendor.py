@@ -80,7 +80,7 @@ class VendorProvider(ABC, Generic[S]):
 
     @property
     def has_credentials(self) -> bool:
-        """Whether calls can be made: there is a key, or a server that needs none."""
+        """True if calls can be made: there is a key, or a server that needs none."""
         return self._api_key is not None or not self._settings.needs_key
 
     def parse_tool_calls(self, response: ChatResponse) -> list[ToolCall]:

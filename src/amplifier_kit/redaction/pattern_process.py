@@ -25,7 +25,7 @@ _PLAIN = re.compile(r"(?:[^\\\[\](){}*+?|]|\\[^0-9]|\[\^?\]?(?:[^\\\]]|\\.)*\]|\
 
 
 def is_plain(pattern: str) -> bool:
-    """Say whether a pattern takes no long time, whatever the text."""
+    """True if a pattern takes no long time, whatever the text."""
     return _PLAIN.fullmatch(pattern) is not None
 
 

@@ -35,7 +35,7 @@ class SensitivePattern:
     ignores_case: bool = False
 
     def may_occur(self, text: str, lowered: str) -> bool:
-        """Say whether it is worth a search; `lowered` is the text in lower case."""
+        """True if it is worth a search; `lowered` is the text in lower case."""
         searched = lowered if self.ignores_case else text
         for hint in self.hints:  # a plain loop, since every string of every event comes by
             if hint in searched:

@@ -74,7 +74,7 @@ def _numbers(text: str) -> Iterator[Span]:
 
 
 def _is_plain_number(candidate: str) -> bool:
-    """Say whether digits are a date, seconds or parts of them, a book, a power of two, or just counted out."""
+    """True if digits are a date, seconds or parts of them, a book, a power of two, or just counted out."""
     if _DATE_OR_BOOK.fullmatch(candidate) is not None:
         return True
     if not candidate.isdecimal():

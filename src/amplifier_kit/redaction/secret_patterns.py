@@ -24,7 +24,7 @@ def _token(
 
 
 def looks_random(text: str) -> bool:
-    """Say whether a text mixes small letters, capitals and digits, as generated secrets do and words do not."""
+    """True if a text mixes small letters, capitals and digits, as generated secrets do and words do not."""
     return (
         any(character.islower() for character in text)
         and any(character.isupper() for character in text)
@@ -295,7 +295,7 @@ def _assigned(text: str) -> Iterator[Span]:
 
 
 def _is_code_or_prose(text: str, match: re.Match[str], value: str) -> bool:
-    """Say whether an unquoted value is what code or prose has there: a reference, a type, a word."""
+    """True if an unquoted value is what code or prose has there: a reference, a type, a word."""
     if _REFERENCE.match(value) is not None and not looks_random(value.rpartition("/")[2]):
         return True
     follows = text[match.end() : match.end() + 1]
@@ -327,7 +327,7 @@ _NAMES_CREDENTIALS = re.compile(r"(?:authorization|cookie)\Z", re.IGNORECASE)
 
 
 def names_secret(name: str) -> bool:
-    """Say whether the value with this name is a secret."""
+    """True if the value with this name is a secret."""
     match = _NAMES_SECRET.search(name)
     if match is None:
         return False
@@ -337,12 +337,12 @@ def names_secret(name: str) -> bool:
 
 
 def is_secret_value(value: str) -> bool:
-    """Say whether what a secret's name stands for can be one: long enough, and neither a number nor a date."""
+    """True if what a secret's name stands for can be one: long enough, and neither a number nor a date."""
     return len(value) >= 8 and _NUMBER_OR_DATE.fullmatch(value) is None
 
 
 def names_credentials(name: str) -> bool:
-    """Say whether the value with this name is that of an authorization or cookie header."""
+    """True if the value with this name is that of an authorization or cookie header."""
     return _NAMES_CREDENTIALS.search(name) is not None
 
 

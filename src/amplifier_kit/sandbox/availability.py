@@ -62,7 +62,7 @@ def find_sandbox() -> Sandbox | None:
 
 
 def works(sandbox: Sandbox, patience_s: float = _PATIENCE_S) -> bool:
-    """Say whether a program runs in the sandbox, with everything that a confinement can ask for.
+    """True if a program runs in the sandbox, with everything that a confinement can ask for.
 
     Raises:
         subprocess.TimeoutExpired: that is not known in time.

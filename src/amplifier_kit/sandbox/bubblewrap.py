@@ -193,7 +193,7 @@ class _View:
             self._cover(root, sorted(set(names)))
 
     def _must_stay_open(self, directory: Path) -> bool:
-        """Whether new files are to be made in a directory; a home directory can do without."""
+        """True if new files are to be made in a directory; a home directory can do without."""
         return _is_below(directory, self.writable) and not _is_home(directory)
 
     def _mask(self, path: Path) -> None:
@@ -298,12 +298,12 @@ def _private_places() -> Iterator[Path]:
 
 
 def _is_home(directory: Path) -> bool:
-    """Whether a directory is the user's home, or above it."""
+    """True if a directory is the user's home, or above it."""
     return Path(os.path.realpath(Path.home())).is_relative_to(directory)
 
 
 def _is_below(path: Path, places: Iterable[Path]) -> bool:
-    """Whether a path is one of the places, or inside one; texts are compared, as it is asked hundreds of times."""
+    """True if a path is one of the places, or inside one; texts are compared, as it is asked hundreds of times."""
     return f"{path}{os.sep}".startswith(tuple([f"{str(place).rstrip(os.sep)}{os.sep}" for place in places]))
 
 

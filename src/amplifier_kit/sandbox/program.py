@@ -215,7 +215,7 @@ class Program:
 
     @property
     def has_namespace(self) -> bool:
-        """Whether its processes live in a namespace of their own, and end when it does."""
+        """True if its processes live in a namespace of their own, and end when it does."""
         return self._namespace is not None
 
     @property
@@ -240,7 +240,7 @@ class Program:
 
     @property
     def was_refused(self) -> bool:
-        """Whether the sandbox ended by itself without having run the program."""
+        """True if the sandbox ended by itself without having run the program."""
         code = self._tree.returncode
         return self._namespace is not None and self._namespace.exit_code is None and code is not None and code > 0
 

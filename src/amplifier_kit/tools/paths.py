@@ -122,7 +122,7 @@ def _folded(path: Path) -> Path:
 
 
 def _is_same_place(path: Path, roots: Sequence[Path]) -> bool:
-    """Say whether a path or one of its parents is one of the roots, by identity."""
+    """True if a path or one of its parents is one of the roots, by identity."""
     wanted = set(_identities(roots))
     return bool(wanted) and any(identity in wanted for identity in _identities((path, *path.parents)))
 

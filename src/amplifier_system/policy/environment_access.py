@@ -232,7 +232,7 @@ class ProgramEnvironment:
 
 
 def has_password(value: str) -> bool:
-    """Return whether a URL with a password stands in a value."""
+    """True if a URL with a password stands in a value."""
     return "://" in value and _PASSWORD_IN_URL.search(value) is not None
 
 

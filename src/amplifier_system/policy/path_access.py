@@ -36,7 +36,7 @@ class DeniedBelow:
     names: frozenset[str]
 
     def covers(self, relative: str) -> bool:
-        """Say whether an entry is denied by itself; who walks a tree never gets to what lies in such a directory."""
+        """True if an entry is denied by itself; who walks a tree never gets to what lies in such a directory."""
         if _key(relative) in self.places:
             return True
         return bool(self.names) and _folded(relative.rpartition(os.sep)[2]) in self.names
@@ -147,7 +147,7 @@ class PathAccess:
 
 
 def is_bare_name(text: str) -> bool:
-    """Say whether a rule is a bare name, `.git`, which counts at any depth."""
+    """True if a rule is a bare name, `.git`, which counts at any depth."""
     return os.sep not in text and text not in (".", "..", "") and not text.startswith("~")
 
 

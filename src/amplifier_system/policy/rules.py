@@ -193,7 +193,7 @@ def _narrowed(
 
 
 def _names_one_of(section: str, text: str, denied: tuple[str, ...]) -> bool:
-    """Say whether an entry may be one of the denied ones, however it is written; then it would take that back."""
+    """True if an entry may be one of the denied ones, however it is written; then it would take that back."""
     if section in ("read", "write"):
         return any(_may_be_same_place(_normal(text), _normal(place)) for place in denied)
     if section == "network":
@@ -202,7 +202,7 @@ def _names_one_of(section: str, text: str, denied: tuple[str, ...]) -> bool:
 
 
 def _may_be_same_place(one: PurePosixPath, other: PurePosixPath) -> bool:
-    """Say whether two places can be the same, in whatever directory a relative one begins (but not in the root)."""
+    """True if two places can be the same, in whatever directory a relative one begins (but not in the root)."""
     shorter, longer = sorted((_folded_parts(one), _folded_parts(other)), key=len)
     if (one.is_absolute() and other.is_absolute()) or len(shorter) == len(longer):
         return shorter == longer
@@ -219,7 +219,7 @@ def _is_same_or_any(text: str, outer: str) -> bool:
 
 
 def _is_within(text: str, outer: str) -> bool:
-    """Say whether one place is inside another, as far as their texts tell; `.` is a place of its own."""
+    """True if one place is inside another, as far as their texts tell; `.` is a place of its own."""
     inner_path, outer_path = _normal(text), _normal(outer)
     if ".." in inner_path.parts:
         return False

@@ -79,7 +79,7 @@ class SessionPolicy:
         return self.variables.filtered(environ)
 
     def may_read(self, path: Path | str) -> bool:
-        """Say whether a path may be read."""
+        """True if a path may be read."""
         try:
             self.check_read(path)
         except PolicyError:

@@ -47,7 +47,7 @@ def _children(directory: Path) -> list[Path]:
 
 
 def is_there(path: Path) -> bool:
-    """Say whether a part is there; a directory has something in it, unless it is one of context files."""
+    """True if a part is there; a directory has something in it, unless it is one of context files."""
     try:
         with os.scandir(path) as entries:
             return next(entries, None) is not None or path.parent.name == "contexts"
@@ -58,7 +58,7 @@ def is_there(path: Path) -> bool:
 
 
 def is_intact(directory: Path, part: Mapping[str, Any]) -> bool:
-    """Say whether the files of a part have the hash that is locked for it."""
+    """True if the files of a part have the hash that is locked for it."""
     path = directory / part["path"]
     try:
         content = list_content({"": path}, boundary=path, ref=part["path"])

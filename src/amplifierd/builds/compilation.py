@@ -341,7 +341,7 @@ class Compilation:
         )
 
     def _is_same(self, lock: ProfileLock, before: Inspection) -> bool:
-        """Say whether the published build is what was just made, so that there is no reason for another."""
+        """True if the published build is what was just made, so that there is no reason for another."""
         assert before.lock is not None
         is_link = self._context.paths.profile_dir(self._profile_id).is_symlink()
         is_whole = before.lock.stored_version == VERSION and not RESTORABLE & set(before.codes)

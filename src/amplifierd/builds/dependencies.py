@@ -282,7 +282,7 @@ def _explanations(lacking: Needs, host: HostPackages, reasons: Mapping[str, str]
 
 
 def _is_claimed(claimant: str, owner: str) -> bool:
-    """Say whether a claim of a conflict, `a` or `a, b (through c)`, is a module's."""
+    """True if a claim of a conflict, `a` or `a, b (through c)`, is a module's."""
     return owner in claimant.partition(" (through")[0].split(", ")
 
 
@@ -293,7 +293,7 @@ def _earlier_needs(directory: Path, lock: ProfileLock) -> dict[str, tuple[str, .
 
 
 def _still_fits(directory: Path, lock: ProfileLock, needs: Needs, host: HostPackages) -> bool:
-    """Say whether the host still provides what the earlier build took from it, in versions that its parts accept."""
+    """True if the host still provides what the earlier build took from it, in versions that its parts accept."""
     recorded = dict(pin.split("==", 1) for pin in lock.pins("host"))
     changed = {name for name, version in recorded.items() if host.versions.get(name) != version} - host.ours
     if not changed:

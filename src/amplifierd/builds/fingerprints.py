@@ -93,7 +93,7 @@ def fingerprints_file(paths: Paths, profile_id: ProfileId) -> Path:
 
 
 def is_leftover(name: str) -> bool:
-    """Say whether a file or directory of this name is what builds and tools leave behind, which does not count."""
+    """True if a file or directory of this name is what builds and tools leave behind, which does not count."""
     return name in IGNORED_NAMES or name.endswith(_SUFFIXES)
 
 

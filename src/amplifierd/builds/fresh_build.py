@@ -52,7 +52,7 @@ class FreshBuild:
     _build_status: str
 
     def holds(self) -> bool:
-        """Say whether nothing was touched since; blocks while it looks."""
+        """True if nothing was touched since; blocks while it looks."""
         if installed_modules() is not self._installed:
             return False
         if self._host is not None and _host(self._cache_dir) is not self._host:
@@ -140,7 +140,7 @@ def _sources(inspection: Inspection, roots: Roots, installed: InstalledModules) 
 
 
 def _is_in_collection(wanted: Wanted) -> bool:
-    """Say whether a resource is a text of a collection, and not a module or a path that may lead anywhere."""
+    """True if a resource is a text of a collection, and not a module or a path that may lead anywhere."""
     return not wanted.is_module and wanted.is_relative and wanted.base is not None and wanted.base.collection != MACHINE
 
 

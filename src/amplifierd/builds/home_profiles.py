@@ -107,7 +107,7 @@ class Profiles(ProfileReading):
 
     @property
     def is_supplied(self) -> bool:
-        """Whether builds come from other machines; then a session runs the build that it began with, or not at all."""
+        """True if builds come from other machines; then a session runs the build that it began with, or not at all."""
         return self._sharing.is_open
 
     async def obtain(self, profile_id: ProfileId | str, build_id: str) -> Build:

@@ -101,7 +101,7 @@ class ProfileLock:
         return tuple(sorted(found))
 
     def is_same_build(self, other: ProfileLock) -> bool:
-        """Say whether two locks differ in nothing but times."""
+        """True if two locks differ in nothing but times."""
         return bool(_without_times(self.data) == _without_times(other.data))
 
 

@@ -207,7 +207,7 @@ def _checked_type(module_id: str, known_type: str | None) -> str:
 
 
 def _is_locked_with_path(build_dir: Path, module_id: str) -> bool:
-    """Say whether a build's lock names a directory of its own for a module."""
+    """True if a build's lock names a directory of its own for a module."""
     return bool(_find_locked(build_dir, module_id).get("path"))
 
 

@@ -48,10 +48,10 @@ class ProfileCatalogue(Protocol):
         """Return every profile that can be used."""
 
     def has_profile(self, profile_id: ProfileId) -> bool:
-        """Say whether a profile can be used."""
+        """True if a profile can be used."""
 
     def is_orphaned(self, profile_id: ProfileId) -> bool:
-        """Say whether a profile is gone from its collection, and kept only for the sessions that use it."""
+        """True if a profile is gone from its collection, and kept only for the sessions that use it."""
 
     def find_owners(self, name: str) -> Sequence[ProfileId]:
         """Return the usable profiles of a bare name, in all collections."""
@@ -66,10 +66,10 @@ class ProfileCatalogue(Protocol):
         """Return the files whose header cannot be read, by the profile each should be, with what is wrong."""
 
     def is_remote(self, collection_id: str) -> bool:
-        """Say whether a collection was fetched from elsewhere."""
+        """True if a collection was fetched from elsewhere."""
 
     def is_near(self, collection_id: str) -> bool:
-        """Return whether a collection comes from this machine, be it from a repository or server of it."""
+        """True if a collection comes from this machine, be it from a repository or server of it."""
 
     async def root(self, collection_id: str) -> CollectionRoot:
         """Return a collection's files as of its last sync."""

@@ -70,7 +70,7 @@ class Wanted:
 
     @property
     def is_required(self) -> bool:
-        """Whether there is no build without it."""
+        """True if there is no build without it."""
         return self.key[0] not in MODULE_SECTIONS
 
     @property
@@ -335,7 +335,7 @@ def find_files(wanted: Wanted, resolved: ResolvedRef | None, installed: Installe
 
 
 def is_near(wanted: Wanted, roots: Roots) -> bool:
-    """Say whether a resource is used from this machine's own files, or from what is installed."""
+    """True if a resource is used from this machine's own files, or from what is installed."""
     return _find_kind(wanted, roots) in ("local", "installed")
 
 

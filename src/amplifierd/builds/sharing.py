@@ -54,7 +54,7 @@ class BuildSharing:
 
     @property
     def is_open(self) -> bool:
-        """Whether builds come from elsewhere at all."""
+        """True if builds come from elsewhere at all."""
         return self._remote is not None
 
     @property

@@ -82,7 +82,7 @@ class Checkpoints:
 
     @property
     def are_lasting(self) -> bool:
-        """Whether the disk has every checkpoint that was taken here."""
+        """True if the disk has every checkpoint that was taken here."""
         return self._records.are_lasting
 
     async def make_lasting(self) -> None:

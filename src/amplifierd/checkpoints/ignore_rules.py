@@ -30,7 +30,7 @@ class IgnoreFile:
         return parse_patterns(self.text)
 
     def verdict(self, names: list[str], *, is_directory: bool) -> bool | None:
-        """Say whether a path is ignored, None when no pattern is about it; the last one that fits decides."""
+        """True if a path is ignored, None when no pattern is about it; the last one that fits decides."""
         depth = self.base.count("/") + 1 if self.base else 0
         names = self.above.split("/") + names if self.above else names[depth:]
         for pattern in reversed(self.patterns):
@@ -46,7 +46,7 @@ class IgnoreChain:
     files: tuple[IgnoreFile, ...] = ()
 
     def ignores(self, path: str, *, is_directory: bool) -> bool:
-        """Say whether a path is ignored whose directory is not."""
+        """True if a path is ignored whose directory is not."""
         names = path.split("/")
         if names[-1].lower() == REPOSITORY:
             return True
@@ -75,7 +75,7 @@ class IgnoreRules:
     _chains: dict[str, IgnoreChain | None] = field(default_factory=dict, compare=False, repr=False)
 
     def ignores(self, path: str) -> bool:
-        """Say whether a path, or a directory above it, was ignored. A path may have been a directory itself."""
+        """True if a path, or a directory above it, was ignored. A path may have been a directory itself."""
         chain = self._chain_in(path.rpartition("/")[0])
         if chain is None:
             return True
@@ -232,7 +232,7 @@ def _without_trailing_spaces(line: str) -> str:
 
 
 def _fit(parts: Sequence[Fits | None], names: Sequence[str]) -> bool:
-    """Say whether the names fit, one by one; `**` stands for any number of them, at the end for at least one."""
+    """True if the names fit, one by one; `**` stands for any number of them, at the end for at least one."""
     part = name = 0
     resume: tuple[int, int] | None = None
     while name < len(names):

@@ -38,7 +38,7 @@ class CachedFile(NamedTuple):
 
 
 def is_settled(found: Signature, read_ns: int) -> bool:
-    """Say whether a change after the reading would show: not if the file was as fresh then as the clock ticks."""
+    """True if a change after the reading would show: not if the file was as fresh then as the clock ticks."""
     changed_ns = max(found[2:4])
     is_coarse = found[2] % 1_000_000_000 == 0
     return changed_ns + (_COARSE_TICK_NS if is_coarse else _TICK_NS) < read_ns

@@ -71,7 +71,7 @@ def _missing_folders(
 
 
 def _is_expected(state: State, each: Difference, interrupted: Manifest | None) -> bool:
-    """Say whether a path is free of other changes: as it was left, or already as it was before."""
+    """True if a path is free of other changes: as it was left, or already as it was before."""
     expected: list[State] = [each.after or ABSENT, each.before or ABSENT]
     if interrupted is not None:
         expected += [ABSENT, interrupted.state_of(each.path)]

@@ -164,7 +164,7 @@ class RemoteSession:
                     return
 
     def _is_at_rest(self, event: Event) -> bool:
-        """Say whether an event tells that the session has nothing to do."""
+        """True if an event tells that the session has nothing to do."""
         is_own = event["event"] == STATUS and event.get("session_id") == self.session_id
         return is_own and event["data"].get("activity") in _AT_REST
 

@@ -93,7 +93,7 @@ class Channel:
         return self._last, _request_seal(self._key, self.channel_id, self._last, request)
 
     def is_answer(self, number: int, status: int, seal: str) -> bool:
-        """Say whether an answer comes from the member at the other end."""
+        """True if an answer comes from the member at the other end."""
         return _is_same(_answer_seal(self._key, self.channel_id, number, status), seal)
 
 

@@ -107,7 +107,7 @@ class Catalogue:
         return found
 
     def has_profile(self, profile_id: ProfileId | str) -> bool:
-        """Say whether a profile can be used.
+        """True if a profile can be used.
 
         Raises:
             ValueError: it is not the id of a profile.
@@ -117,7 +117,7 @@ class Catalogue:
         return entry is not None and entry.enabled and state is not None and known.name in state.profiles
 
     def is_orphaned(self, profile_id: ProfileId | str) -> bool:
-        """Say whether a profile is gone from its collection, and kept only for the sessions that use it.
+        """True if a profile is gone from its collection, and kept only for the sessions that use it.
 
         Raises:
             ValueError: it is not the id of a profile.
@@ -156,7 +156,7 @@ class Catalogue:
         return directory / path if directory is not None else self._paths.profile_file(known)
 
     def is_remote(self, collection_id: str) -> bool:
-        """Say whether a collection was fetched from elsewhere, by git, http or as an archive."""
+        """True if a collection was fetched from elsewhere, by git, http or as an archive."""
         state = self.lock.get(collection_id)
         return state is not None and self.sources.is_remote(state)
 
@@ -166,7 +166,7 @@ class Catalogue:
         return collection_id not in (FOUNDATION, LOCAL) if state is None else self.sources.is_remote(state)
 
     def is_near(self, collection_id: str) -> bool:
-        """Return whether a collection comes from this machine, be it from a repository or server of it."""
+        """True if a collection comes from this machine, be it from a repository or server of it."""
         state = self.lock.get(collection_id)
         return state is None or state.source in LABELS or is_of_this_machine(state.source)
 
@@ -249,7 +249,7 @@ class Catalogue:
         return done, before, resolved.warnings
 
     def is_ready(self, entry: CollectionEntry, name: str | None = None) -> bool:
-        """Say whether a collection, and the profile of a name, is in the home as far as it can be known."""
+        """True if a collection, and the profile of a name, is in the home as far as it can be known."""
         state = self.lock.get(entry.identifier)
         if state is None or state.synced_at is None:
             return False

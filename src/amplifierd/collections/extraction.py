@@ -135,7 +135,7 @@ def _is_same(known: LockedCollection, entry: CollectionEntry, resolved: Resolved
 
 
 def _is_intact(paths: Paths, collection_id: str, known: LockedCollection) -> bool:
-    """Say whether every profile of the last sync is still there as it was extracted."""
+    """True if every profile of the last sync is still there as it was extracted."""
     for name, profile in known.profiles.items():
         text = _read(paths.profile_file(ProfileId(collection_id, name)))
         if text is None or hash_text(text) != profile.hash:
@@ -187,7 +187,7 @@ def locked_profile(document: ProfileDocument) -> LockedProfile:
 
 
 def _uses_own_files(value: Any) -> bool:
-    """Say whether a profile refers to files of its own collection."""
+    """True if a profile refers to files of its own collection."""
     return any(text.startswith(("./", "../")) for text in _references(value))
 
 

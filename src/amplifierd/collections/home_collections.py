@@ -191,7 +191,7 @@ class Collections:
         return self._catalogue.profile_ids()
 
     def has_profile(self, profile_id: ProfileId | str) -> bool:
-        """Say whether a profile can be used.
+        """True if a profile can be used.
 
         Raises:
             ValueError: it is not the id of a profile.

@@ -47,7 +47,7 @@ class OwnProfiles:
         """What was moved here from an older layout."""
 
     def are_there(self) -> bool:
-        """Say whether there is a file that may be a profile, or something left of one."""
+        """True if there is a file that may be a profile, or something left of one."""
         return self._lock.get(LOCAL) is not None or bool(stamp_texts(self._paths.own_profiles))
 
     def bring(self, *, wait_s: float = 0.0) -> None:
@@ -76,7 +76,7 @@ class OwnProfiles:
         return {name for name in {*found, *known} if found.get(name) != known.get(name)}
 
     def _is_seen(self) -> bool:
-        """Say whether there is nothing to do; a new process looks at the texts once, and takes no lock for it."""
+        """True if there is nothing to do; a new process looks at the texts once, and takes no lock for it."""
         state, seen = self._lock.get(LOCAL), stamp_texts(self._paths.own_profiles)
         if find_older(self._paths, _names_in(state), self._keep):
             return False
@@ -153,7 +153,7 @@ def move_older_layout(paths: Paths, recorded: Collection[str], keep: KeepSecret)
 
 
 def _is_ours(entry: Path, written: str | None) -> bool:
-    """Say whether an entry was made from what is in `config/profiles`, or is something that an older version built."""
+    """True if an entry was made from what is in `config/profiles`, or is something that an older version built."""
     if _leads_to_build(entry):
         return written is not None or _is_artefact(entry)
     if written is None or not entry.is_dir() or os.listdir(entry) != [PROFILE_FILE]:  # noqa: PTH208 - names are enough
@@ -166,7 +166,7 @@ def _leads_to_build(entry: Path) -> bool:
 
 
 def _is_artefact(entry: Path) -> bool:
-    """Say whether a link leads to nothing, or to a build of a version that keeps people's files elsewhere."""
+    """True if a link leads to nothing, or to a build of a version that keeps people's files elsewhere."""
     return not entry.is_dir() or (entry / PLAN_FILE).exists()
 
 

@@ -112,7 +112,7 @@ class CollectionSources:
         return directory if directory.is_dir() else None
 
     def is_remote(self, state: LockedCollection) -> bool:
-        """Say whether the files of a collection were fetched from elsewhere."""
+        """True if the files of a collection were fetched from elsewhere."""
         if state.source in LABELS:
             return False
         return not isinstance(parse_reference(state.source), FileReference | NameReference)

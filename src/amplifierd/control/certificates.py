@@ -46,7 +46,7 @@ def tls_files(settings: Settings, paths: Paths) -> tuple[Path, Path]:
 
 
 def _is_valid(path: Path, host: str) -> bool:
-    """Say whether a certificate is there, is good for a while, and names the host."""
+    """True if a certificate is there, is good for a while, and names the host."""
     try:
         certificate = x509.load_pem_x509_certificate(path.read_bytes())
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value

@@ -76,7 +76,7 @@ def try_out(
 
 
 def _has_left(paths: Paths, member: str) -> bool:
-    """Say whether a member is out of service.
+    """True if a member is out of service.
 
     Raises:
         MemberError: the others have shut it out instead.

@@ -321,7 +321,7 @@ def uninstall() -> Path | None:
 
 
 def is_running_systemd() -> bool:
-    """Say whether this user's services are kept by systemd."""
+    """True if this user's services are kept by systemd."""
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     return shutil.which("systemctl") is not None and runtime is not None and Path(runtime, "systemd").exists()
 

@@ -61,7 +61,7 @@ class Caller:
             )
 
     def sees(self, owner: str | None) -> bool:
-        """Say whether something that belongs to `owner` is there for this caller; what has no owner is the admin's."""
+        """True if something that belongs to `owner` is there for this caller; what has no owner is the admin's."""
         return self.scope == "admin" or (owner is not None and owner == self.owner)
 
     def reaches(self, directory: Path | str) -> bool:

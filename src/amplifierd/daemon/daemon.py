@@ -152,7 +152,7 @@ class Daemon:
         return time.monotonic() - self._started
 
     def knows(self, caller: Caller) -> bool:
-        """Say whether a caller who was let in some time ago would be let in now."""
+        """True if a caller who was let in some time ago would be let in now."""
         if caller.login_hash and not self.credentials.logins.is_known(caller.login_hash):
             return False
         return not caller.token_hash or self.credentials.tokens.find_hash(caller.token_hash) is not None
@@ -209,7 +209,7 @@ class Daemon:
             raise NotReadyError(f"the daemon is {self.phase}", hint="try again in a moment")
 
     async def _removes_sessions(self, for_s: float) -> bool:
-        """Say whether this daemon is the one of its cluster that removes old sessions in a time."""
+        """True if this daemon is the one of its cluster that removes old sessions in a time."""
         return self.cluster is None or await self.cluster.claim("upkeep", for_s)
 
     async def _join(self) -> None:

@@ -182,7 +182,7 @@ class EventHub:
 
     @property
     def watches_everything(self) -> bool:
-        """Whether a client watches all sessions."""
+        """True if a client watches all sessions."""
         return bool(self._of_all)
 
     @property
@@ -202,7 +202,7 @@ class EventHub:
         return self._everything
 
     def is_within(self, session_id: str | None, ancestor: str) -> bool:
-        """Say whether a session is another one or lies below it."""
+        """True if a session is another one or lies below it."""
         return self._ancestry.is_within(session_id, ancestor)
 
     def _is_below(self, session_id: str | None, sessions: frozenset[str]) -> bool:

@@ -170,7 +170,7 @@ class SessionWatch(EventWatch):
                     yield part
 
     def _is_known(self, event: PublishedEvent) -> bool:
-        """Say whether the client has seen an event."""
+        """True if the client has seen an event."""
         return event.cursor is not None and self._position.covers(event.cursor)
 
     def _pass(self, events: Batch) -> None:
@@ -253,7 +253,7 @@ class GlobalWatch(EventWatch):
             yield visible
 
     def _may_see(self, event: PublishedEvent) -> bool:
-        """Say whether an event may come into the queue; one of a tree that has to be looked up is judged afterwards."""
+        """True if an event may come into the queue; one of a tree that has to be looked up is judged afterwards."""
         answer = self._view.shows(event)
         if answer is None and event.root_id is not None:
             self._unsure.add(event.root_id)
@@ -295,7 +295,7 @@ class MemberWatch(GlobalWatch):
 
 
 def is_for_members(event: PublishedEvent) -> bool:
-    """Say whether other members pass an event on: one of a session or of an operation, and nothing else."""
+    """True if other members pass an event on: one of a session or of an operation, and nothing else."""
     if event.is_relayed:
         return False
     return event.root_id is not None or event.owners is not None or event.name.startswith("stream:")

@@ -67,7 +67,7 @@ class Logins:
         return replace(caller, via="cookie", login_hash=digest) if caller else None
 
     def is_known(self, digest: str) -> bool:
-        """Say whether the login of a hash has not ended; whether its token has is another question."""
+        """True if the login of a hash has not ended; whether its token has is another question."""
         login = self._known.get(digest)
         return login is not None and login.expires_at > time.time()
 

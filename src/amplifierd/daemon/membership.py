@@ -98,7 +98,7 @@ def reached_at(settings: Settings, address: str | None) -> str | None:
 
 
 def is_overheard(address: str) -> bool:
-    """Say whether what is sent to an address crosses a network as it is."""
+    """True if what is sent to an address crosses a network as it is."""
     parts = urlsplit(address)
     return parts.scheme == "http" and not is_loopback(parts.hostname or "")
 

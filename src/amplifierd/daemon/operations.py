@@ -161,7 +161,7 @@ class Operations:
         return [each for each in reversed(self._operations.values()) if _sees(caller, each)]
 
     def knows(self, operation_id: str) -> bool:
-        """Say whether there is an operation, no matter who asked for it."""
+        """True if there is an operation, no matter who asked for it."""
         return operation_id in self._operations
 
     def get(self, operation_id: str, caller: Caller) -> Operation:

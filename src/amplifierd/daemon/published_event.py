@@ -148,7 +148,7 @@ _CONTROL = "stream:"
 
 
 def is_control(name: str) -> bool:
-    """Say whether an event steers the stream itself: a gap, an overflow, its beginning."""
+    """True if an event steers the stream itself: a gap, an overflow, its beginning."""
     return name.startswith(_CONTROL)
 
 

@@ -61,13 +61,13 @@ class SessionAccess:
         self._owners.pop(root_id, None)
 
     def may_see(self, caller: Caller, root_id: str) -> bool | None:
-        """Say whether a tree is there for a caller; None when it has to be looked up whose it is."""
+        """True if a tree is there for a caller; None when it has to be looked up whose it is."""
         if caller.scope == "admin":
             return True
         return caller.sees(self._owners[root_id]) if root_id in self._owners else None
 
     async def find_out(self, caller: Caller, root_id: str) -> bool:
-        """Say whether a tree is there for a caller; one that is gone or cannot be read is not."""
+        """True if a tree is there for a caller; one that is gone or cannot be read is not."""
         known = self.may_see(caller, root_id)
         if known is not None:
             return known
@@ -96,7 +96,7 @@ class EventView:
         return self._caller.streams_of
 
     def shows(self, event: PublishedEvent) -> bool | None:
-        """Say whether an event may be seen; None when it has to be looked up whose session it is about."""
+        """True if an event may be seen; None when it has to be looked up whose session it is about."""
         if event.owners is not None:
             return any(self._caller.sees(owner) for owner in event.owners)
         return event.root_id is None or self._access.may_see(self._caller, event.root_id)

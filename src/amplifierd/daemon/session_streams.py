@@ -292,7 +292,7 @@ class FollowingWatch:
             logger.info("session %s is looked for again: %s", self._session_id, error)
 
     async def _is_at(self, to: Destination) -> bool:
-        """Say whether a member still has the session: one that was shut out has joined anew, under another name."""
+        """True if a member still has the session: one that was shut out has joined anew, under another name."""
         try:
             place = await self._locations.find(self._root_id)
         except StoreUnavailableError:  # it is looked for again

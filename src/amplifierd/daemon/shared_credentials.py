@@ -119,7 +119,7 @@ class SharedLogins:
         return replace(caller, via="cookie", login_hash=digest) if caller else None
 
     def is_known(self, digest: str) -> bool:
-        """Say whether the login of a hash has not ended; whether its token has is another question."""
+        """True if the login of a hash has not ended; whether its token has is another question."""
         return digest in self._known
 
     async def end(self, secret: str) -> None:

@@ -16,7 +16,7 @@ _MOST_AT_A_TIME = 500
 
 
 def is_completion(record: SessionRecord) -> bool:
-    """Say whether a session was made for one completion."""
+    """True if a session was made for one completion."""
     return TAG in record.tags and MARK.items() <= record.metadata.items()
 
 

@@ -61,7 +61,7 @@ class StoredTree:
         return Cursor.furthest(cursors)
 
     async def has_lost(self, seen: Cursor) -> bool:
-        """Say whether the event that a client has seen is gone: another one has its number, of a later process.
+        """True if the event that a client has seen is gone: another one has its number, of a later process.
 
         A machine that loses its power may lose the last lines of a file, which clients were shown.
         """

@@ -114,7 +114,7 @@ class Subscriber:
 
     @property
     def is_done(self) -> bool:
-        """Whether it is closed, and everything was taken."""
+        """True if it is closed, and everything was taken."""
         return self.is_closed and not self._queue
 
     def close(self) -> None:

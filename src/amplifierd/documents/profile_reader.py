@@ -121,7 +121,7 @@ class _Reading:
         self.issues.append(Issue(code, message, location, self.path, line, fix, "warning" if warning else "error"))
 
     def expect(self, value: Any, kind: type | tuple[type, ...], location: str, expected: str) -> bool:
-        """Say whether a value has the type it must have, and note it if it does not; a boolean is not a number."""
+        """True if a value has the type it must have, and note it if it does not; a boolean is not a number."""
         kinds = kind if isinstance(kind, tuple) else (kind,)
         if isinstance(value, kinds) and (not isinstance(value, bool) or bool in kinds):
             return True

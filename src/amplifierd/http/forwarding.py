@@ -164,7 +164,7 @@ class _Sending:
         return buffered.release if buffered.is_elsewhere else None
 
     async def _is_there(self, to: Destination) -> bool:
-        """Say whether a member is still the one that has to answer, as is known by now."""
+        """True if a member is still the one that has to answer, as is known by now."""
         await self._cluster.view.look()
         return await self._find() == to
 
@@ -261,7 +261,7 @@ class BufferedSend:
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether what is kept says that nothing was done, and that it can be tried elsewhere."""
+        """True if what is kept says that nothing was done, and that it can be tried elsewhere."""
         if len(self._kept) < 2:
             return False
         try:

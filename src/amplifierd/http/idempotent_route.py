@@ -59,7 +59,7 @@ class QuickRoute(LateRoute):
 
 
 def _is_ordinary(route: APIRoute) -> bool:
-    """Say whether an endpoint takes what most of ours take, and answers with JSON."""
+    """True if an endpoint takes what most of ours take, and answers with JSON."""
     dependant, body = route.dependant, route.dependant.body_params
     answers_json = route.response_field is not None and not any(getattr(route, name) for name in _UNUSUAL_ANSWER)
     has_one_body = not body or (len(body) == 1 and route.body_field is body[0])
@@ -70,7 +70,7 @@ def _is_ordinary(route: APIRoute) -> bool:
 
 
 def _takes_request(dependency: Dependant) -> bool:
-    """Say whether a dependency takes the request and nothing else."""
+    """True if a dependency takes the request and nothing else."""
     others = (*dependency.path_params, *dependency.body_params, *dependency.dependencies)
     has_nothing_else = not others and not any(getattr(dependency, name) for name in _UNUSUAL)
     return has_nothing_else and dependency.request_param_name == _REQUEST

@@ -89,13 +89,13 @@ class LoginCookie:
 
 
 def is_same_origin(scheme: str, headers: Headers) -> bool:
-    """Say whether a browser tells that a request comes from a page of ours; one that tells nothing does not."""
+    """True if a browser tells that a request comes from a page of ours; one that tells nothing does not."""
     told = _told(scheme, headers)
     return bool(told) and all(told)
 
 
 def is_of_other_site(scheme: str, headers: Headers) -> bool:
-    """Say whether a browser tells that a request does not come from a page of ours; programs tell nothing."""
+    """True if a browser tells that a request does not come from a page of ours; programs tell nothing."""
     return not all(_told(scheme, headers))
 
 

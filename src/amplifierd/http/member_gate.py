@@ -46,7 +46,7 @@ class MemberRequest:
 
 
 def is_of_member(headers: Headers) -> bool:
-    """Say whether a request claims to come from a member."""
+    """True if a request claims to come from a member."""
     return CHANNEL.encode() in headers or CALLER.encode() in headers
 
 
@@ -68,7 +68,7 @@ def accept(channels: Channels, scope: Scope, headers: Headers) -> MemberRequest:
 
 
 def is_relayed(request: Connection) -> bool:
-    """Say whether another member passes on what is answered."""
+    """True if another member passes on what is answered."""
     return MEMBER in request.scope["state"]
 
 

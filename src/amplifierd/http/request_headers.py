@@ -52,7 +52,7 @@ def read_headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
 
 
 def wants_html(headers: Mapping[bytes, bytes]) -> bool:
-    """Say whether the answer is shown in a browser."""
+    """True if the answer is shown in a browser."""
     return b"text/html" in headers.get(b"accept", b"").lower()
 
 
@@ -75,7 +75,7 @@ class TrustedProxies:
         )
 
     def has(self, peer: Address | None) -> bool:
-        """Say whether a peer is one of them; None is a peer without an address."""
+        """True if a peer is one of them; None is a peer without an address."""
         if peer is None:
             return self._unix
         return any(peer in network for network in self._networks if network.version == peer.version)
@@ -114,7 +114,7 @@ def scheme_of(scope: Scope, headers: Headers, proxies: TrustedProxies) -> str:
 
 
 def is_direct(peer: Address | None, headers: Headers, proxies: TrustedProxies) -> bool:
-    """Say whether a request comes from this machine and was not forwarded for another client."""
+    """True if a request comes from this machine and was not forwarded for another client."""
     if any(name in headers for name in _FORWARDED) or proxies.has(peer):
         return False
     return peer is None or peer.is_loopback

@@ -52,7 +52,7 @@ class PathSession:
     kind: Kind
     loads: bool
     is_repeatable: bool
-    """Whether it may be sent again when its answer was lost; a POST with a key is done once."""
+    """True if it may be sent again when its answer was lost; a POST with a key is done once."""
 
 
 def session_of_path(scope: Scope, headers: Headers) -> PathSession | None:
@@ -82,11 +82,11 @@ NEW_WORK = PathSession("", "session", False, False)
 
 
 def is_passed_on(method: str, route: str) -> bool:
-    """Say whether another member may have to answer the requests of a route."""
+    """True if another member may have to answer the requests of a route."""
     scope = {"method": method, "path": _PARAMETER.sub("any", route)}
     return session_of_path(scope, {_NAMED_BY[0]: b"any"}) is not None or is_new_work(scope)
 
 
 def is_new_work(scope: Scope) -> bool:
-    """Say whether a request makes a session."""
+    """True if a request makes a session."""
     return scope["method"] == "POST" and scope["path"] in (f"{API}/sessions", f"{API}/sessions/import", _COMPLETIONS)

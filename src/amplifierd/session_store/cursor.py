@@ -72,7 +72,7 @@ class Cursor(NamedTuple):
         return self.seq if self.piece else self.seq - 1
 
     def covers(self, event: Cursor) -> bool:
-        """Say whether a client that has come to here has seen an event, or has seen a later one."""
+        """True if a client that has come to here has seen an event, or has seen a later one."""
         if self.epoch and event.epoch:
             return event <= self
         return event[1:] <= self[1:]

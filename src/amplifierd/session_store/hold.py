@@ -40,7 +40,7 @@ class Holder:
         return (self.pid, self.started, self.boot_id, self.host) == (own.pid, own.started, own.boot_id, own.host)
 
     def is_alive(self) -> bool:
-        """Say whether the process may still be there, by its id; of one that cannot be seen from here it is assumed."""
+        """True if the process may still be there, by its id; of one that cannot be seen from here it is assumed."""
         if self.host != socket.gethostname():
             return True
         if self.boot_id != boot_id():
@@ -161,7 +161,7 @@ def boot_id() -> str:
 
 
 def same_boot(one: str, other: str) -> bool:
-    """Say whether two boot ids name one run of the machine, whichever processes each can see."""
+    """True if two boot ids name one run of the machine, whichever processes each can see."""
     return one.partition("/")[0] == other.partition("/")[0]
 
 

@@ -136,7 +136,7 @@ class IndexDatabase:
             return False
 
     def _is_usable(self) -> bool:
-        """Say whether the file is an index of this version without too much in it that is of no use.
+        """True if the file is an index of this version without too much in it that is of no use.
 
         Raises:
             FormatUnsupportedError: a newer version made it.
@@ -254,7 +254,7 @@ def _write(connection: sqlite3.Connection, directories: Iterable[Path]) -> None:
 
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:
-    """Say whether the file is at fault, and neither the moment nor a question of ours."""
+    """True if the file is at fault, and neither the moment nor a question of ours."""
     return type(error) is sqlite3.DatabaseError or "no such" in str(error)
 
 

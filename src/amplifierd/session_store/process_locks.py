@@ -248,7 +248,7 @@ class Gate:
             raise lost(hold)
 
     def is_in_place(self) -> bool:
-        """Say whether the file is still the one under its name, and not that of a session deleted meanwhile."""
+        """True if the file is still the one under its name, and not that of a session deleted meanwhile."""
         try:
             return os.path.samestat(os.fstat(self._descriptor), self._path.stat())
         except FileNotFoundError:

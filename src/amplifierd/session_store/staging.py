@@ -110,7 +110,7 @@ def rename_directory(source: Path, target: Path) -> None:
 
 
 def _is_abandoned(staging: Path) -> bool:
-    """Say whether the process that was creating this is gone: its lock on the gate would be there otherwise."""
+    """True if the process that was creating this is gone: its lock on the gate would be there otherwise."""
     try:
         if staging.stat().st_mtime > time.time() - _BEGUN_WITHIN_S:  # its gate may not be locked yet
             return False

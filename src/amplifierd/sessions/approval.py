@@ -204,7 +204,7 @@ class Approval:
 
 
 def is_lasting(option: str) -> bool:
-    """Say whether an option asks for the answer to stand for like calls as well."""
+    """True if an option asks for the answer to stand for like calls as well."""
     return option.casefold() in _LASTING
 
 

@@ -179,7 +179,7 @@ def _reworded_in(document: Any) -> dict[str, Any]:
 
 
 def _is_known(entry: Message, known: Set[str | None], latest: Mapping[str, str]) -> bool:
-    """Say whether a content is in the context, and nothing newer from the same file."""
+    """True if a content is in the context, and nothing newer from the same file."""
     own = entry["content_hash"]
     return own in known and all(latest.get(path, own) == own for path in entry.get("paths") or ())
 

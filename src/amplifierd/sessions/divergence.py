@@ -189,7 +189,7 @@ def _shown(message: Mapping[str, Any]) -> str:
 
 
 def _are_denials(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Say whether both answer one call with a denial; who said no, and why, is not part of a conversation's logic."""
+    """True if both answer one call with a denial; who said no, and why, is not part of a conversation's logic."""
     return all(
         message.get("role") == "tool" and str(message.get("content")).startswith(_DENIED) for message in (old, new)
     ) and old.get("tool_call_id") == new.get("tool_call_id")

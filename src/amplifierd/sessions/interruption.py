@@ -208,7 +208,7 @@ def find_broken_turn(
 
 
 def ends_repaired(messages: Sequence[Message]) -> bool:
-    """Say whether the last turn of a transcript is one that was repaired."""
+    """True if the last turn of a transcript is one that was repaired."""
     turn = last_turn([*messages])
     return any(_is_of_repair(line) for line in messages if line.get("turn") == turn)
 

@@ -77,7 +77,7 @@ class OpenSessions:
         return self._open.get(session_id)
 
     def is_open(self, session_id: str) -> bool:
-        """Say whether a session is open in this process."""
+        """True if a session is open in this process."""
         return session_id in self._open
 
     def open(

@@ -63,11 +63,11 @@ class SecretValues:
         return value if self._pattern is None else self._mask(value)
 
     def are_in(self, texts: Sequence[str], keys: Sequence[str]) -> bool:
-        """Say whether one of these secrets is in some texts, or one of the keys of the texts names a secret."""
+        """True if one of these secrets is in some texts, or one of the keys of the texts names a secret."""
         return self._names_one(keys) or (self._pattern is not None and bool(self._spans("\n".join(texts))))
 
     def may_be_in(self, texts: Sequence[str], keys: Sequence[str]) -> bool:
-        """Say whether anything in some texts looks like a secret.
+        """True if anything in some texts looks like a secret.
 
         Most data has none: that of many events is looked at as a whole, and only taken apart where something is found.
         """

@@ -28,7 +28,7 @@ BEGINNING = Cursor(1, 0)
 
 
 def is_delta(event: str) -> bool:
-    """Say whether an event carries a piece of something that is told as a whole later."""
+    """True if an event carries a piece of something that is told as a whole later."""
     return event.endswith(":delta") or event == "llm:stream_block_delta"
 
 
@@ -114,7 +114,7 @@ class TreeEvents(EventSource):
 
     @property
     def is_settled(self) -> bool:
-        """Whether everything that was added so far is told."""
+        """True if everything that was added so far is told."""
         return not self._waiting and self._storing is None
 
     def add(self, entry: Entry) -> None:

@@ -133,7 +133,7 @@ class FollowUps(Protocol):
 
 
 def has_follow_up(interrupted: InterruptedTurn) -> bool:
-    """Say whether something follows a turn by itself, rather than that a person is asked."""
+    """True if something follows a turn by itself, rather than that a person is asked."""
     return interrupted.action in ("continue", "stop")
 
 
@@ -159,7 +159,7 @@ async def follow(
 
 
 async def _is_due(interrupted: InterruptedTurn, store: SessionStore) -> bool:
-    """Say whether a session was taken over after that turn, and nothing has come of it yet."""
+    """True if a session was taken over after that turn, and nothing has come of it yet."""
     try:
         record = await store.read(interrupted.session_id)
     except SessionNotFoundError:

@@ -65,7 +65,7 @@ class PlacedSession:
 
     @property
     def is_busy(self) -> bool:
-        """Whether it has turns to run, or runs one that is not waited for."""
+        """True if it has turns to run, or runs one that is not waited for."""
         return bool(self.submissions) or self.told["activity"] not in ("idle", None)
 
     @property
@@ -83,7 +83,7 @@ class PlacedSession:
         )
 
     def take_repaired(self) -> bool:
-        """Say whether it was repaired when it was loaded; who asks next is told no."""
+        """True if it was repaired when it was loaded; who asks next is told no."""
         was_repaired, self._was_repaired = self._was_repaired, False
         return was_repaired
 

@@ -228,7 +228,7 @@ class Placement:
         return error
 
     def _is_told_elsewhere(self, failure: Exception | None) -> bool:
-        """Say whether another member has the session, or will, and tells how its turn ended."""
+        """True if another member has the session, or will, and tells how its turn ended."""
         return self._is_shared and isinstance(failure, HoldLostError | MemberFencedError | NotReadyError)
 
     def _hear_unloaded(self, session_id: str) -> None:

@@ -373,7 +373,7 @@ def _stopping() -> NotReadyError:
 
 
 nobody_answers: ContextVar[bool] = ContextVar("nobody_answers", default=False)
-"""Whether the turn that runs in this context was asked for by a client that cannot answer questions."""
+"""True if the turn that runs in this context was asked for by a client that cannot answer questions."""
 
 
 class ClientsAnswer:

@@ -97,12 +97,12 @@ class WorkerProcess:
 
     @property
     def has_work(self) -> bool:
-        """Whether sessions are in it, or on their way."""
+        """True if sessions are in it, or on their way."""
         return bool(self.sessions or self.turns or self.loading)
 
     @property
     def is_usable(self) -> bool:
-        """Whether it takes further sessions."""
+        """True if it takes further sessions."""
         return not (self.is_retiring or self.is_stopping or self.is_over)
 
     @property

@@ -100,7 +100,7 @@ class Workers:
 
     @property
     def is_draining(self) -> bool:
-        """Whether no further turns are taken."""
+        """True if no further turns are taken."""
         return not self._takes_turns
 
     def use(self, sessions: Sessions, resolvers: Resolvers) -> None:

@@ -275,7 +275,7 @@ def _words(error: BaseException) -> str:
 
 
 def _is_refusal(error: BaseException) -> bool:
-    """Say whether a server refuses us for good; while a connection is made it gives no code, only words."""
+    """True if a server refuses us for good; while a connection is made it gives no code, only words."""
     has_code = getattr(error, "sqlstate", None) is not None
     return not has_code and any(words in str(error) for words in _REFUSALS)
 

@@ -29,7 +29,7 @@ class TurnPlacement:
         return member_id
 
     def is_own(self, member_id: str) -> bool:
-        """Say whether this process is, or was, that member."""
+        """True if this process is, or was, that member."""
         return member_id in self._own_ids
 
     async def find(self, record: SessionRecord) -> str:
@@ -50,7 +50,7 @@ class TurnPlacement:
         return choose(record, await self._members()).member_id
 
     async def may_be_here(self, record: SessionRecord) -> bool:
-        """Say whether this member has what a session needs, its working directory above all."""
+        """True if this member has what a session needs, its working directory above all."""
         return await self._may_be_at(await self.own(), record)
 
     async def _may_be_at(self, member_id: str, record: SessionRecord) -> bool:

@@ -38,7 +38,7 @@ FindMember = Callable[[SessionRecord], Awaitable[str]]
 """Returns the member that is to run the turns of a session; raises if none can."""
 
 Begun = Literal["no", "unpublished", "ended"]
-"""Whether a turn had begun: not at all, without that its end is told, or with an end that is known."""
+"""True if a turn had begun: not at all, without that its end is told, or with an end that is known."""
 
 LOOK_S = 10.0
 """How often is looked for what no notification told."""
