@@ -27,6 +27,8 @@ from amplifier_core.validation.structural import OrchestratorStructuralTests
 FOLDERS = folders_of_type("orchestrator")
 CONTEXT = Path(__file__).parents[2] / "modules/context-simple"
 
+pytestmark = pytest.mark.usefixtures("frozen_past")
+
 
 @pytest.fixture(params=FOLDERS, ids=lambda folder: folder.name)
 def folder(request: pytest.FixtureRequest) -> Path:

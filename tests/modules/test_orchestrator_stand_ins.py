@@ -15,6 +15,8 @@ from amplifier_core import HookRegistry, HookResult
 DENY = HookResult(action="deny", reason="not today")
 SHOW_ONCE = HookResult(action="inject_context", context_injection="passing note", ephemeral=True)
 
+pytestmark = pytest.mark.usefixtures("frozen_past")
+
 
 @pytest.fixture(params=folders_of_type("orchestrator"), ids=lambda folder: folder.name)
 async def orchestrator(request: pytest.FixtureRequest) -> Any:

@@ -22,7 +22,10 @@ _MOST_SEEDS = 120
 
 
 # A process that is killed leaves coroutines in the middle of what they did, and nobody ends them.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.usefixtures("frozen_past"),
+]
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,10 @@ REGRESSIONS = {
 
 
 # A process that is killed leaves coroutines in the middle of what they did, and nobody ends them.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.usefixtures("frozen_past"),
+]
 
 
 @pytest.fixture(autouse=True)

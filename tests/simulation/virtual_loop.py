@@ -16,6 +16,8 @@ from itertools import count
 from random import Random
 from typing import Any
 
+from amplifier_system import tasks
+
 _STEP_S = 2e-5
 """How long each step takes."""
 
@@ -144,6 +146,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                         task.get_coro().close()  # type: ignore[union-attr] # it is a coroutine's
         finally:
             asyncio.events._set_running_loop(None)
+        tasks._running.difference_update(self._made)  # they will never be done, and would be kept for ever
         self._made.clear()
         self._queued.clear()
         self._timers.clear()

@@ -48,6 +48,8 @@ async def cancelled_everywhere(work: Callable[[], Awaitable[Any]]) -> int:
     no one holds it any more is a warning, and so fails as well.
     """
     await work()  # what is opened once, at the first use, stays open
+    gc.collect()
+    gc.freeze()  # so that only what a cancellation leaves is looked through
     for place in range(1, _MOST_PLACES):
         before = _descriptors()
         interrupted = _CancelledAt(work(), place)
