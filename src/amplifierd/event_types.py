@@ -43,7 +43,7 @@ DAEMON_EVENTS = (
     *("session:created", "session:updated", "session:deleted", "session:restored", "session:status"),
     *("session:profile_changed", "session:stale", "session:repaired", "session:taken_over"),
     *("user_message:saved", "assistant_message:start", "assistant_message:partial", "assistant_message:complete"),
-    *("message:deleted", "mention:unresolved", "display:message"),
+    *("message:deleted", "mention:unresolved", "display:message", "display:shown"),
     *("execution:queued", "execution:done"),
     *("approval:pending", "approval:resolved", "approval:expired"),
     *("tool:intent", "tool:outcome", "request:stored", "response:stored"),

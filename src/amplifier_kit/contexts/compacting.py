@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, ClassVar
 
 from amplifier_core import HookRegistry, HookResult, ModuleCoordinator, Provider
-from amplifier_core.boundary import emit_quietly, settle
+from amplifier_core.boundary import Boundary, emit_quietly, settle
 from amplifier_core.events import CONTEXT_COMPACTION, CONTEXT_POST_COMPACT, CONTEXT_PRE_COMPACT, LLM_RESPONSE
 from amplifier_kit.config import ModuleConfig
 from amplifier_kit.messages.conversation import answers_of
@@ -71,6 +71,7 @@ class CompactingContext(CompactionSettings):
         self._messages = StoredMessages()
         self._view = CompactedView(self, self.module_id)
         self._factory: SystemPromptFactory | None = None
+        self._prompt_parts: dict[str, SystemPromptFactory] = {}
         self._prompt: Form | None = None
         self._measured_tokens: int | None = None
         self._has_warned_of_reserve = False
@@ -132,6 +133,20 @@ class CompactingContext(CompactionSettings):
     async def set_system_prompt_factory(self, factory: SystemPromptFactory | None) -> None:
         """Have `factory` asked for the system prompt of every view, in place of stored system messages."""
         self._factory, self._prompt = factory, None
+
+    def add_system_prompt_part(self, name: str, factory: SystemPromptFactory) -> Callable[[], None]:
+        """Have what `factory` returns stand in the system prompt of every view; returns what takes it out again.
+
+        It follows the prompt of `set_system_prompt_factory`, or precedes the stored system messages. One of that name
+        is replaced. A text that stays the same keeps the beginning of every request as it is.
+        """
+        self._prompt_parts[name] = factory
+
+        def remove() -> None:
+            if self._prompt_parts.get(name) is factory:
+                del self._prompt_parts[name]
+
+        return remove
 
     async def should_compact(self) -> bool:
         """Say that there is nothing for a caller to compact: views do it themselves."""
@@ -225,10 +240,11 @@ class CompactingContext(CompactionSettings):
         return budget
 
     async def _ask_for_prompt(self) -> Form | None:
-        if self._factory is None:
+        if self._factory is None and not self._prompt_parts:
             return None
         try:
-            text = str(await settle(self._factory()))
+            texts = [str(await settle(self._factory()))] if self._factory is not None else []
+            text = "\n\n".join(part for part in (*texts, *await self._ask_for_parts()) if part)
         except Exception:
             if self._prompt is None:
                 raise
@@ -240,6 +256,14 @@ class CompactingContext(CompactionSettings):
             message = {"role": "system", "content": text}
             self._prompt = (message, estimate_message(message, self.image_token_estimate))
         return self._prompt
+
+    async def _ask_for_parts(self) -> list[str]:
+        """Return the parts that modules add to the prompt; one that fails is left out."""
+        parts: list[str] = []
+        for name, factory in list(self._prompt_parts.items()):
+            with Boundary(logger, "%s: the part %s of the system prompt is left out: %s", self.module_id, name):
+                parts.append(str(await settle(factory())))
+        return parts
 
     async def _announce_clipped(self, message: Message) -> None:
         call_ids = answers_of(message)

@@ -15,6 +15,7 @@ from amplifier_system.tasks import start_task
 __all__ = ["CallbackDisplay", "CollectedMessages", "DisplayMessage", "EventDisplay"]
 
 DISPLAY_MESSAGE = "display:message"
+DISPLAY_SHOWN = "display:shown"
 
 Level = Literal["info", "warning", "error"]
 
@@ -68,23 +69,30 @@ class EventDisplay:
 
     def show_message(self, message: str, level: Level, source: str = "hook") -> None:
         data = {"message": message, "level": level, "source": source, "nesting_depth": self._nesting_depth}
+        self._emit_next(DISPLAY_MESSAGE, data, source)
+
+    def show(self, *, kind: str, data: dict[str, Any]) -> None:
+        """Show something that has a form of its own, such as a to-do list."""
+        self._emit_next(DISPLAY_SHOWN, {"kind": kind, "data": data, "nesting_depth": self._nesting_depth}, kind)
+
+    def _emit_next(self, event: str, data: dict[str, Any], source: str) -> None:
         with Boundary(logger, "a message of %s could not be emitted: %s", source):
             if self._last is None or self._last.done():
-                outcome = self._emit(DISPLAY_MESSAGE, data)
+                outcome = self._emit(event, data)
                 if inspect.isawaitable(outcome):
                     self._last = start_task(_finished(outcome))
             else:
-                self._last = start_task(self._emitted_after(self._last, data))
+                self._last = start_task(self._emitted_after(self._last, event, data))
 
     async def drained(self) -> None:
         """Wait until every message is emitted."""
         if self._last is not None:
             await asyncio.wait({self._last})
 
-    async def _emitted_after(self, earlier: asyncio.Task[None], data: dict[str, Any]) -> None:
+    async def _emitted_after(self, earlier: asyncio.Task[None], event: str, data: dict[str, Any]) -> None:
         await asyncio.wait({earlier})
         with TaskBoundary(logger, "a message could not be emitted: %s"):
-            await settle(self._emit(DISPLAY_MESSAGE, data))
+            await settle(self._emit(event, data))
 
 
 async def _finished(outcome: Any) -> None:
