@@ -15,6 +15,9 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+_SHORT_S = 0.001
+_SHORT_ALONE_S = 0.02
+
 _MOST = min(32, (os.cpu_count() or 1) + 4)
 _POLL_S = 0.005
 
@@ -46,6 +49,49 @@ async def in_thread(work: Callable[[Stop], T], *, patient: bool = True) -> T:
         if not outcome.cancelled():
             outcome.exception()  # read, so that it is not reported as lost
         raise
+
+
+_NEVER = Stop()
+
+
+class ShortWork:
+    """Blocking work of one kind, done on the event loop for as long as it is short: to ask a thread takes longer then.
+
+    It is short when none of the last pieces took long. Where all of them were done for one user, others hardly have to
+    wait, and one may take longer; so a slow disk keeps a busy process from nothing, and a quick one costs no thread.
+    """
+
+    def __init__(self, *, looks_back: int = 8, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._last: deque[tuple[object, float]] = deque(maxlen=looks_back)
+        self._clock = clock
+        self._kept_s = 0.0  # the event loop, since others had their turn
+
+    def is_short(self, user: object = None) -> bool:
+        last = self._last
+        if len(last) < (last.maxlen or 0):
+            return False
+        is_alone = user is not None and all([other is user for other, _ in last])
+        return max([took_s for _, took_s in last]) < (_SHORT_ALONE_S if is_alone else _SHORT_S)
+
+    async def run(self, work: Callable[[Stop], T], user: object = None) -> T:
+        """Do the work as `in_thread` does, or at once."""
+        if not self.is_short(user):
+            self._kept_s = 0.0
+            return await in_thread(lambda stop: self._timed(work, user, stop))
+        result = self._timed(work, user, _NEVER)
+        if self._kept_s > _SHORT_S:
+            self._kept_s = 0.0
+            await asyncio.sleep(0)
+        return result
+
+    def _timed(self, work: Callable[[Stop], T], user: object, stop: Stop) -> T:
+        begun_s = self._clock()
+        try:
+            return work(stop)
+        finally:
+            took_s = self._clock() - begun_s
+            self._kept_s += took_s
+            self._last.append((user, took_s))
 
 
 async def detached(name: str, work: Callable[[], T]) -> T:

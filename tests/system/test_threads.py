@@ -8,7 +8,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from amplifier_system.threads import Stop, Stopped, detached, in_thread
+from amplifier_system.threads import ShortWork, Stop, Stopped, detached, in_thread
 
 
 async def test_work_runs_in_another_thread_and_returns_or_raises() -> None:
@@ -178,3 +178,58 @@ asyncio.run(main())
 """
 
     assert subprocess.run([sys.executable, "-c", program], timeout=30, check=False).returncode == 0
+
+
+class Clock:
+    """A clock that goes on only while work takes time."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+async def is_on_the_loop(short: ShortWork, clock: Clock, takes_s: float, user: object = None) -> bool:
+    def work(stop: Stop) -> threading.Thread:
+        clock.now_s += takes_s
+        return threading.current_thread()
+
+    return await short.run(work, user) is threading.current_thread()
+
+
+async def test_work_that_is_short_again_and_again_is_done_on_the_event_loop_until_it_takes_long() -> None:
+    clock = Clock()
+    short = ShortWork(looks_back=3, clock=clock)
+
+    assert [await is_on_the_loop(short, clock, 0.0001) for _ in range(5)] == [False, False, False, True, True]
+    assert await is_on_the_loop(short, clock, 0.1)
+    assert [await is_on_the_loop(short, clock, 0.0001) for _ in range(4)] == [False, False, False, True]
+
+
+async def test_one_user_alone_may_take_longer_on_the_event_loop_than_several() -> None:
+    clock, one, other = Clock(), object(), object()
+    short = ShortWork(looks_back=2, clock=clock)
+
+    assert [await is_on_the_loop(short, clock, 0.01, one) for _ in range(3)] == [False, False, True]
+    assert not await is_on_the_loop(short, clock, 0.01, other)
+    assert [await is_on_the_loop(short, clock, 0.01, user) for user in (one, other, one)] == [False, False, False]
+
+
+async def test_much_short_work_lets_others_have_their_turn() -> None:
+    clock, turns = Clock(), 0
+    short = ShortWork(looks_back=1, clock=clock)
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    await is_on_the_loop(short, clock, 0.0004)
+    before = turns
+    assert all([await is_on_the_loop(short, clock, 0.0004) for _ in range(30)])
+    task.cancel()
+
+    assert turns - before >= 9

@@ -62,7 +62,7 @@ def block_type(block: object) -> str:
 
 def read_call(call: object) -> Call:
     """Return a tool call, in whatever spelling it is given."""
-    name, given = field_of(call, "name"), field_of(call, "arguments")
+    name, given = field_of(call, "name") or field_of(call, "tool"), field_of(call, "arguments")
     if given is None:
         given = field_of(call, "input")
     if given is None or not name or not isinstance(name, str):  # another spelling than ours
@@ -94,9 +94,10 @@ def listed_calls(message: object) -> list[Call]:
 
 def calls_in(message: object) -> list[Call]:
     """Return the calls that an assistant message makes and does not answer itself: the listed, then other blocks."""
-    calls = listed_calls(message)
-    content = field_of(message, "content")
-    if isinstance(content, list | tuple) and field_of(message, "role") == "assistant":
+    if field_of(message, "role") != "assistant":
+        return []
+    calls, content = listed_calls(message), field_of(message, "content")
+    if isinstance(content, list | tuple):
         kinds = [block_type(block) for block in content]
         if not CALL_BLOCKS.isdisjoint(kinds):
             known = {call.id for call in calls}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from amplifier_foundation.sources.store import make_directory
-from amplifier_system.threads import Stop, in_thread
+from amplifier_system.threads import ShortWork, Stop, in_thread
 from amplifierd.exceptions import CheckpointError
 
 from .ignore_rules import REPOSITORY
@@ -60,6 +60,7 @@ class Checkpoints:
         self._observer: Observer | None = None
         self._latest: _Kept | None = None
         self._lock = asyncio.Lock()
+        self._looking = ShortWork(looks_back=2)  # what took as long twice does so again
 
     def list(self) -> tuple[Checkpoint, ...]:
         """Return all checkpoints, the oldest first."""
@@ -78,7 +79,7 @@ class Checkpoints:
         lasting may be missing after a power failure, until `make_lasting` or a later one is through.
         """
         paths = tuple(touched)
-        return await self._run(lambda stop: self._take(turn, label, paths, stop, lasting))
+        return await self._run(lambda stop: self._take(turn, label, paths, stop, lasting), may_be_short=True)
 
     @property
     def are_lasting(self) -> bool:
@@ -87,7 +88,7 @@ class Checkpoints:
 
     async def make_lasting(self) -> None:
         """Wait until the disk has every checkpoint that was taken here."""
-        await self._run(lambda _: self._records.make_lasting())
+        await self._run(lambda _: self._records.make_lasting(), may_be_short=True)
 
     async def remember(self, path: Path) -> bool:
         """Keep a file that is about to be changed, or will be made, if the latest checkpoint does not know it.
@@ -116,10 +117,10 @@ class Checkpoints:
         """
         return await self._run(lambda stop: self._undo(before, after, force, stop))
 
-    async def _run(self, work: Callable[[Stop], T]) -> T:
+    async def _run(self, work: Callable[[Stop], T], *, may_be_short: bool = False) -> T:
         async with self._lock:
             try:
-                return await in_thread(work)
+                return await (self._looking.run(work) if may_be_short else in_thread(work))
             except BaseException as error:
                 self._observer = self._latest = None  # they may speak of what was never stored
                 if isinstance(error, OSError):

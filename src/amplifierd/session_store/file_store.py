@@ -16,7 +16,7 @@ from amplifier_foundation.sources import Progress
 from amplifier_sessions.event_file import EVENTS
 from amplifier_sessions.session_directory import METADATA, TRANSCRIPT
 from amplifier_system.tasks import run_to_end
-from amplifier_system.threads import Stop, in_thread
+from amplifier_system.threads import ShortWork, Stop, in_thread
 from amplifierd.exceptions import (
     HoldLostError,
     SessionError,
@@ -78,6 +78,7 @@ class FileStore:
         self._sessions, self._index_file = paths.sessions, paths.index_file
         self._trash = Trash(paths.sessions)
         self._locks = ProcessLocks(paths.run)
+        self._disk = ShortWork()
         self._index = SessionIndex(paths, progress)
         self._writers: OrderedDict[str, SessionWriter] = OrderedDict()
         self._is_closed = False
@@ -274,7 +275,7 @@ class FileStore:
 
     async def end_turn(self, hold: Hold, turn_id: str, events: Iterable[StoredEvent], **changes: Any) -> SessionRecord:
         data = encoded_lines(events)
-        record = await self._write(hold, lambda writer: writer.end_turn(hold, turn_id, data, changes))
+        record = await self._write_at_once(hold, lambda writer: writer.end_turn(hold, turn_id, data, changes))
         self._index.changed(hold.session_id)
         return record
 
@@ -290,7 +291,7 @@ class FileStore:
         self._index.changed(hold.session_id)
 
     async def update(self, hold: Hold, **changes: Any) -> SessionRecord:
-        record = await self._write(hold, lambda writer: writer.update(hold, changes))
+        record = await self._write_at_once(hold, lambda writer: writer.update(hold, changes))
         self._index.changed(hold.session_id)
         return record
 
@@ -304,10 +305,10 @@ class FileStore:
 
     async def put_document(self, hold: Hold, name: str, value: Any) -> None:
         file_name, content = document_file_name(name), encoded_file(value)
-        await self._write(hold, lambda writer: writer.replace(hold, file_name, content))
+        await self._write_at_once(hold, lambda writer: writer.replace(hold, file_name, content))
 
     async def put_parts(self, hold: Hold, parts: Mapping[str, bytes]) -> None:
-        await self._write(hold, lambda writer: writer.append_parts(hold, parts))
+        await self._write_at_once(hold, lambda writer: writer.append_parts(hold, parts))
 
     async def delete(self, hold: Hold) -> None:
         removed = self._trash.place_for_removal()
@@ -384,6 +385,10 @@ class FileStore:
         writer = self._writer(hold.session_id)
         return await writer.in_turn(lambda: work(writer))
 
+    async def _write_at_once(self, hold: Hold, work: Callable[[SessionWriter], T]) -> T:
+        writer = self._writer(hold.session_id)
+        return await writer.at_once(lambda: work(writer))
+
     def _files_of(self, session_id: str) -> SessionFiles:
         return SessionFiles(self._sessions / checked_session_id(session_id))
 
@@ -393,7 +398,7 @@ class FileStore:
         if self._is_closed:
             raise StoreClosedError(f"the store of {self._sessions} was closed", hint="open the home again")
         if writer is None:
-            writer = self._writers[session_id] = SessionWriter(self._files(session_id), self._locks)
+            writer = self._writers[session_id] = SessionWriter(self._files(session_id), self._locks, self._disk)
             self._close_oldest()
         else:
             self._writers.move_to_end(session_id)

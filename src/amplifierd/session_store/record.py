@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -23,6 +22,7 @@ WorkingDirScope = Literal["host", "pool", "shared"]
 
 _NO_FIELDS: set[str] = set()
 _LONGEST_NAME = 200
+_second: tuple[int, str] = (-1, "")
 
 
 class SessionRecord(BaseModel):
@@ -168,18 +168,18 @@ def checked_session_id(text: str) -> str:
 
 def now() -> str:
     """Return this moment as it is stored."""
-    microseconds = time_ns() // 1000
-    return f"{_second(microseconds // 1_000_000)}.{microseconds % 1_000_000:06d}Z"
+    global _second
+    second, nanoseconds = divmod(time_ns(), 1_000_000_000)
+    known, text = _second
+    if known != second:
+        text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+        _second = (second, text)
+    return f"{text}.{nanoseconds // 1000:06d}Z"
 
 
 def stored_time(moment: datetime) -> str:
     """Return a moment in UTC as it is stored."""
     return f"{moment.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
-
-
-@lru_cache(maxsize=2)
-def _second(second: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from amplifier_sessions.event_file import BLOCK_BYTES, EVENTS
 from amplifier_sessions.session_directory import METADATA, SWITCH, TRANSCRIPT
 from amplifier_system.files import PRIVATE, remove_unfinished, sync_directory
-from amplifier_system.threads import in_thread
+from amplifier_system.threads import ShortWork, in_thread
 from amplifierd.exceptions import (
     HoldLostError,
     OutcomeUnknownError,
@@ -56,15 +56,19 @@ _POLL_S = 0.001
 _TOO_LARGE = "make room for larger files (ulimit -f), then try again"
 
 
+class _GateLockedError(Exception):
+    """The event loop does not wait for the gate."""
+
+
 class SessionWriter:
     """One session's files, opened as they are needed; one piece of work at a time.
 
-    `in_turn` runs blocking work in a thread, in the order in which it was asked for. `try_append` is for the event
-    loop: it does its work at once or not at all.
+    `in_turn` runs blocking work in a thread, in the order in which it was asked for, and `at_once` on the event loop
+    while the disk is quick. `try_append` is for the event loop: it does its work at once or not at all.
     """
 
-    def __init__(self, files: SessionFiles, locks: ProcessLocks) -> None:
-        self.files, self._locks = files, locks
+    def __init__(self, files: SessionFiles, locks: ProcessLocks, disk: ShortWork) -> None:
+        self.files, self._locks, self._disk = files, locks, disk
         self._folder = str(files.directory)
         self.parts = PartsFile(files.path(PARTS))
         self.waiting = 0
@@ -77,6 +81,7 @@ class SessionWriter:
         self._indexed = 0  # bytes of the events that can be found through their index
         self._owed: dict[str, Any] = {}  # what the end of a turn changes, and the record does not say yet
         self._may_have_switch = True  # that a full disk or a killed process stopped halfway
+        self._may_wait = True  # for the gate
 
     async def in_turn(self, work: Callable[[], T]) -> T:
         if self.waiting == 0:
@@ -87,6 +92,21 @@ class SessionWriter:
                 return await in_thread(lambda _: work())
         finally:
             self.waiting -= 1
+
+    async def at_once(self, work: Callable[[], T]) -> T:
+        """Do work that takes as long as the disk: on the event loop, unless that would keep it."""
+        if not self.waiting and self._disk.is_short(self):
+            with suppress(_GateLockedError):
+                return await self._disk.run(lambda _: self._without_waiting(work), self)
+        return await self.in_turn(work)
+
+    def _without_waiting(self, work: Callable[[], T]) -> T:
+        """Do work now, and nothing of it where another process has the gate."""
+        self._may_wait = False
+        try:
+            return work()
+        finally:
+            self._may_wait = True
 
     def try_append(self, hold: Hold, name: str, data: bytes) -> bool:
         """Append lines unless the gate is locked at this moment."""
@@ -115,17 +135,16 @@ class SessionWriter:
         if data := self.parts.lines_for(parts):
             self.append(hold, PARTS, data)
 
-    def synchronise(self, name: str) -> Awaitable[None]:
+    async def synchronise(self, name: str) -> None:
         """Wait until what `try_append` wrote just now is on the disk."""
+        if self._disk.is_short(self):
+            await self._disk.run(lambda _: self._synchronise(name, self._descriptor(name)), self)
+            return
         descriptor = os.dup(self._descriptor(name))  # the file may be closed meanwhile
-
-        def work() -> None:
-            try:
-                self._synchronise(name, descriptor)
-            finally:
-                os.close(descriptor)
-
-        return in_thread(lambda _: work())
+        try:
+            await self._disk.run(lambda _: self._synchronise(name, descriptor), self)
+        finally:
+            os.close(descriptor)
 
     def _synchronise(self, name: str, descriptor: int) -> None:
         self._unsynchronised.discard(name)  # first: what is appended meanwhile counts as new
@@ -264,10 +283,19 @@ class SessionWriter:
     @contextmanager
     def _under(self, hold: Hold) -> Iterator[None]:
         gate = self._gate or self._open_gate()
-        with gate.locked():
+        with gate.locked() if self._may_wait else self._locked_at_once(gate):
             gate.check(hold)
             with self._writing():
                 yield
+
+    @contextmanager
+    def _locked_at_once(self, gate: Gate) -> Iterator[None]:
+        if not gate.try_lock():
+            raise _GateLockedError
+        try:
+            yield
+        finally:
+            gate.unlock()
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

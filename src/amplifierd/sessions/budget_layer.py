@@ -18,7 +18,7 @@ from decimal import Decimal
 from typing import Any
 
 import amplifier_core
-from amplifier_core import ChatResponse, TextBlock, ToolResult
+from amplifier_core import ChatRequest, ChatResponse, TextBlock, ToolResult
 from amplifier_core.boundary import Boundary, settle
 from amplifier_kit.messages.stored_messages import estimate_message, estimate_messages
 from amplifier_kit.providers.cost import Prices, TokenCounts
@@ -28,7 +28,7 @@ from amplifierd.exceptions import BudgetExhaustedError
 from .calls import CallLayer, ProviderCall, ProviderStep, ToolCall, ToolStep
 from .message_digest import shared_prefix
 from .tree_budget import LimitState, TreeBudget
-from .usage import NOTHING, Usage
+from .usage import NOTHING, ONE_TOOL_CALL, Usage
 
 BUDGET_WARNING = "budget:warning"
 BUDGET_EXHAUSTED = "budget:exhausted"
@@ -48,14 +48,22 @@ class BudgetLayer(CallLayer):
     early, `turn_used` what it took itself, and `turn_below` what the agents took that worked for it.
     """
 
-    def __init__(self, budget: TreeBudget, emit: Emit, *, agent: str | None = None, used: Usage | None = None) -> None:
+    def __init__(
+        self,
+        budget: TreeBudget,
+        emit: Emit,
+        *,
+        agent: str | None = None,
+        used: Usage | None = None,
+        count: Callable[[ChatRequest], int] | None = None,
+    ) -> None:
         self.budget = budget
         self._used_before = used or NOTHING
         self.turn_used = self.turn_below = NOTHING
         self.exhausted: BudgetExhaustedError | None = None
         self._emit = emit
         self._agent = agent
-        self._estimator = CallEstimator()
+        self._estimator = CallEstimator(count)
         self._closings = 0
 
     @property
@@ -126,7 +134,7 @@ class BudgetLayer(CallLayer):
                 await self._stop(error)
         if self.exhausted is not None:
             return _not_run(call, self.exhausted)
-        self.turn_used += Usage(tool_calls=1)
+        self.turn_used += ONE_TOOL_CALL
         await self._warn()
         return await proceed(call)
 
@@ -185,9 +193,13 @@ class CallEstimate:
 
 
 class CallEstimator:
-    """Estimates the calls of one session. A message is counted once, however many requests it is in."""
+    """Estimates the calls of one session. A message is counted once, however many requests it is in.
 
-    def __init__(self) -> None:
+    `count` returns the tokens of the messages of a request, where someone else knows them.
+    """
+
+    def __init__(self, count: Callable[[ChatRequest], int] | None = None) -> None:
+        self._count_messages = count or self._count
         self._counted: IdentityCache[int] = IdentityCache()
         self._messages: Sequence[object] = ()
         self._counts: list[int] = []
@@ -199,7 +211,7 @@ class CallEstimator:
         facts = self._facts.get(call.provider, _ProviderFacts)
         request = call.request
         model = str(request.model or call.options.get("model") or facts.model)
-        counted = self._count(request.messages) + sum(self._counted.get_all(request.tools or (), estimate_message))
+        counted = self._count_messages(request) + sum(self._counted.get_all(request.tools or (), estimate_message))
         output = request.max_output_tokens or facts.max_output_tokens
         cost = await self._cost_of(call.provider, facts, model, TokenCounts(counted, output)) if priced else None
         return CallEstimate(model, counted, output, cost)
@@ -231,7 +243,8 @@ class CallEstimator:
         self._paid[estimate.model] = self._paid.get(estimate.model, NOTHING) + used
         return used
 
-    def _count(self, messages: Sequence[object]) -> int:
+    def _count(self, request: ChatRequest) -> int:
+        messages = request.messages
         known = shared_prefix(messages, self._messages)
         self._counts[known:] = self._counted.get_all(messages[known:], estimate_message)
         self._messages = messages[:]

@@ -240,11 +240,11 @@ class Journal:
 
     def _lines(self, entries: Sequence[Entry]) -> list[StoredEvent]:
         epoch, nesting = self._tree.epoch, self._nesting
-        return [
-            {**stored_line(entry.event, entry.stored, epoch, nesting), **entry.beside}
-            for entry in entries
-            if entry.is_stored
-        ]
+        lines = [stored_line(entry.event, entry.stored, epoch, nesting) for entry in entries if entry.is_stored]
+        if any([entry.beside for entry in entries]):
+            beside = [entry.beside for entry in entries if entry.is_stored]
+            return [{**line, **further} for line, further in zip(lines, beside, strict=True)]
+        return lines
 
     def _note_failure(self, entries: Sequence[Entry], error: SessionError) -> None:
         """Keep events from those who watch that are not stored; a passing piece is told, unless the hold is lost."""
@@ -307,12 +307,12 @@ def event_of(
 
 def stored_line(told: Event, data: Any, epoch: int, nesting: Mapping[str, Any] = NOT_NESTED) -> StoredEvent:
     """Return an event as it is stored, with the data that is kept of it."""
-    name = told["event"]
+    name, level = told["event"], told["data"].get("level")
     return {
         "seq": told["sequence"],
         "epoch": epoch,
         "ts": told["timestamp"],
-        "lvl": _LEVELS.get(str(told["data"].get("level")), "ERROR" if name.endswith(":error") else "INFO"),
+        "lvl": (level and _LEVELS.get(str(level))) or ("ERROR" if name.endswith(":error") else "INFO"),
         "event": name,
         "session_id": told["session_id"],
         "parent_id": told["parent_id"],

@@ -53,11 +53,12 @@ UNKNOWN = "interrupted; it is not known whether it took effect"
 class Receipts(CallLayer):
     """Writes an intent before each tool call and its outcome after it.
 
-    `write` publishes an event; `put_parts` keeps what is not published.
+    `write` stores an event and publishes it, `write_soon` together with what else happens at that moment; `put_parts`
+    keeps what is not published.
     """
 
-    def __init__(self, write: Write, put_parts: PutParts, secrets: SecretValues) -> None:
-        self._write, self._put_parts, self._secrets = write, put_parts, secrets
+    def __init__(self, write: Write, write_soon: Write, put_parts: PutParts, secrets: SecretValues) -> None:
+        self._write, self._write_soon, self._put_parts, self._secrets = write, write_soon, put_parts, secrets
 
     async def tool_call(self, call: ToolCall, proceed: ToolStep) -> Any:
         intent = {
@@ -70,10 +71,10 @@ class Receipts(CallLayer):
         try:
             returned = await proceed(call)
         except asyncio.CancelledError:
-            await asyncio.shield(self._done(call, ToolResult(success=False, error={"message": "cancelled"})))
+            await self._keep(call, ToolResult(success=False, error={"message": "cancelled"}))
             raise
         except Exception as error:
-            await self._done(call, ToolResult(success=False, error={"message": describe(error)}))
+            await self._keep(call, ToolResult(success=False, error={"message": describe(error)}))
             raise
         await self._keep(call, as_tool_result(returned))
         return returned
@@ -83,22 +84,24 @@ class Receipts(CallLayer):
 
         The tool did what it did: neither a cancellation meanwhile nor a store that is away undoes it.
         """
+        stored = {"success": result.success, "output": json_safe(result.output), "error": json_safe(result.error)}
+        content = json_safe(result_content(result))
+        outcome = {"tool_call_id": call.tool_call_id, "success": result.success, "result": stored, "content": content}
+        shown = self._secrets.scrubbed(outcome)
+        if shown == (whole := self._secrets.masked(outcome)):
+            await self._write_soon(OUTCOME, shown)
+            return
         try:
-            await run_to_end(self._done(call, result))
+            await run_to_end(self._keep_whole(whole, {**shown, RECEIPT: f"receipt_{uuid.uuid4().hex}"}))
         except asyncio.CancelledError:
             logger.debug("call %s was cancelled after its tool had returned", call.tool_call_id)
         except (SessionError, OSError) as error:
             logger.warning("what tool %r returned to call %s is not stored: %s", call.name, call.tool_call_id, error)
 
-    async def _done(self, call: ToolCall, result: ToolResult) -> None:
-        stored = {"success": result.success, "output": json_safe(result.output), "error": json_safe(result.error)}
-        content = json_safe(result_content(result))
-        outcome = {"tool_call_id": call.tool_call_id, "success": result.success, "result": stored, "content": content}
-        shown = self._secrets.scrubbed(outcome)
-        if shown != (whole := self._secrets.masked(outcome)):
-            shown = {**shown, RECEIPT: f"receipt_{uuid.uuid4().hex}"}
-            await self._put_parts({shown[RECEIPT]: json.dumps(whole).encode()})
-        await self._write(OUTCOME, shown)
+    async def _keep_whole(self, whole: Mapping[str, Any], shown: Mapping[str, Any]) -> None:
+        """Keep a result of which not all may be shown."""
+        await self._put_parts({shown[RECEIPT]: json.dumps(whole).encode()})
+        await self._write_soon(OUTCOME, shown)
 
 
 async def whole_outcome(outcome: Mapping[str, Any], read_part: ReadPart | None) -> Mapping[str, Any]:

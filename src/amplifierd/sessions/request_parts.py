@@ -9,7 +9,6 @@ the transcript.
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +19,7 @@ from amplifier_core.utils.tool_messages import RESULT_ROLES, field_of
 from amplifier_kit.messages.stored_messages import estimate_message
 from amplifier_kit.providers.messages import IdentityCache
 from amplifier_kit.redaction import scrub
+from amplifier_system.surroundings import new_token
 
 from .calls import CallLayer, ProviderCall, ProviderStep
 from .message_digest import (
@@ -197,9 +197,10 @@ class RequestRecorder(CallLayer):
         self._messages: Sequence[object] = ()
         self._last: list[RequestPart] = []
         self._tokens = 0
+        self._described: ChatRequest | None = None
 
     async def provider_call(self, call: ProviderCall, proceed: ProviderStep) -> ChatResponse:
-        request_id = f"request_{uuid.uuid4().hex}"
+        request_id = f"request_{new_token()}"
         described = self._describe(request_id, call)
         if self._maker.unsaved:
             await self._put_parts(self._maker.unsaved)
@@ -221,6 +222,12 @@ class RequestRecorder(CallLayer):
         known = shared_prefix(messages, self._messages)
         return [*self._last[:known], *self._parts.get_all(messages[known:], self._maker.make)]
 
+    def count_tokens(self, request: ChatRequest) -> int:
+        """Return how many tokens the messages of a request take, by estimate."""
+        if request is self._described:
+            return self._tokens
+        return sum([part.tokens for part in self.describe_messages(request)])
+
     def describe_tools(self, request: ChatRequest) -> str | None:
         """Return the hash of the tools that a request offers."""
         specs = request.tools or []
@@ -234,8 +241,8 @@ class RequestRecorder(CallLayer):
         request = call.request
         parts = self.describe_messages(request)
         keep = _common(parts, self._last)
-        before = self._tokens if keep == len(self._last) else sum(part.tokens for part in parts[:keep])
-        self._tokens = before + sum(part.tokens for part in parts[keep:])
+        before = self._tokens if keep == len(self._last) else sum([part.tokens for part in parts[:keep]])
+        self._tokens, self._described = before + sum([part.tokens for part in parts[keep:]]), request
         described = {
             "request_id": request_id,
             "turn": self.turn,

@@ -88,9 +88,6 @@ class ExecutionRunner:
         )
         self.summary = TurnSummary()
         self.transcript = Transcript(session_manager.store, hold, agent=record.agent_name, hear=self.summary.hear)
-        self.budget = BudgetLayer(
-            tree.budget, self.journal.write, agent=record.agent_name, used=Usage.from_json(record.usage)
-        )
         self.partial = PartialAnswer(self.journal.write, self.transcript)
         self.journal.on_piece = self.partial.hear
         self.children = Children(self)
@@ -103,13 +100,20 @@ class ExecutionRunner:
             scrub=session_manager.secrets.scrubbed,
             find_injector=lambda text: self.kernel.session.coordinator.find_injector(text),
         )
+        self.budget = BudgetLayer(
+            tree.budget,
+            self.journal.write,
+            agent=record.agent_name,
+            used=Usage.from_json(record.usage),
+            count=self.requests.count_tokens,
+        )
         self.calls = StoppableCalls(self.partial.blocks, self._keep_partial)
         self.client_turns = ClientTurns()
         kept = (
             self.summary,
             self.requests,
             self.budget,
-            Receipts(self.journal.write, put_parts, session_manager.secrets),
+            Receipts(self.journal.write, self.journal.write_soon, put_parts, session_manager.secrets),
         )
         own = (self.calls.gate, *kept, self.calls)
         self._layers: tuple[CallLayer, ...] = (*layers, self.client_turns, *own)

@@ -72,9 +72,9 @@ class SecretValues:
         Most data has none: that of many events is looked at as a whole, and only taken apart where something is found.
         """
         known = self._harmless_texts
-        new = [text for text in texts if len(text) > _LONGEST_REMEMBERED or text not in known]
+        new = [text for text in texts if text not in known]
         joined = "\n".join(new)
-        if self.are_in(new, keys) or self._masker.mask(joined) is not joined:
+        if self.are_in([joined], keys) or self._masker.mask(joined) is not joined:
             return True
         if len(known) >= _MOST_REMEMBERED:
             known.clear()

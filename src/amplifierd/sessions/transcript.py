@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from amplifier_core.boundary import settle
 from amplifier_core.utils import json_safe
 from amplifier_kit.messages.conversation import text_of
+from amplifier_system.surroundings import new_token
 from amplifierd.exceptions import InvalidMessageError, SessionError
 from amplifierd.session_store.protocol import Hold, Message, SessionStore
 from amplifierd.session_store.record import now
@@ -128,7 +128,7 @@ def message_line(
     plain = json_safe(dict(message))
     role = plain.pop("role", "user")
     head = {
-        "id": f"msg_{uuid.uuid4().hex}",
+        "id": f"msg_{new_token()}",
         "timestamp": now(),
         "role": role,
         "content": plain.pop("content", None),

@@ -17,7 +17,7 @@ from typing import Any
 from amplifierd.exceptions import BudgetExhaustedError
 from amplifierd.limits import LIMIT_NAMES, Limits
 
-from .usage import Usage
+from .usage import ONE_TOOL_CALL, Usage
 
 WARNING_SHARE = 0.8
 
@@ -156,7 +156,7 @@ class TreeBudget:
             BudgetExhaustedError: there is none left.
         """
         self._require(tool_calls=1)
-        self._add(Usage(tool_calls=1), agent)
+        self._add(ONE_TOOL_CALL, agent)
 
     def warnings(self) -> list[LimitState]:
         """Return the limits that have come near since this was last asked; each is returned once."""
@@ -169,7 +169,7 @@ class TreeBudget:
     # --- the inside
 
     def _add(self, used: Usage, agent: str | None) -> None:
-        self._used += used.for_agent(agent)
+        self._used += used if agent is None else used.for_agent(agent)
 
     def _states(self) -> list[LimitState]:
         used = self.used

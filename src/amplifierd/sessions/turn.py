@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from amplifier_core.boundary import TaskBoundary
 from amplifier_core.exceptions import describe
-from amplifier_system.tasks import finished, read_outcome, run_to_end, start_task
+from amplifier_system.tasks import read_outcome, run_to_end, start_task
 from amplifierd.exceptions import (
     BudgetExhaustedError,
     CheckpointError,
@@ -106,7 +106,8 @@ class Turn:
         """Save the prompt, let the kernel run the turn, and say how that ended."""
         runner = self._runner
         try:
-            before = await self._save(prompt, metadata)
+            await run_to_end(self._save_prompt(prompt, metadata))
+            before = await self._take_checkpoint(BEFORE)
             await self._prepare(prompt, images)
             await runner.journal.write_all_soon(self._news(before))
         except asyncio.CancelledError as error:
@@ -147,17 +148,6 @@ class Turn:
         text = describe(error) if is_told else "".join(traceback.format_exception(error))
         scrubbed = self._runner.runtime.secrets.scrubbed(text)
         logger.warning("turn %s of session %s failed: %s", self.correlation_id, self._session_id, scrubbed)
-
-    async def _save(self, prompt: str, metadata: Mapping[str, Any] | None) -> Taken:
-        """Save the prompt, and keep the working directory as it is: the two wait for the disk at the same time."""
-        saving = start_task(self._save_prompt(prompt, metadata))
-        try:
-            before = await self._take_checkpoint(BEFORE)
-        except BaseException:
-            await finished(saving)
-            raise
-        await run_to_end(saving)
-        return before
 
     async def _save_prompt(self, prompt: str, metadata: Mapping[str, Any] | None) -> None:
         runner = self._runner

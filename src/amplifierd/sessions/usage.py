@@ -23,6 +23,8 @@ class Tokens:
     cache_write: int = 0
 
     def __add__(self, other: Tokens) -> Tokens:
+        if other is NO_TOKENS:
+            return self
         return Tokens(
             self.input + other.input,
             self.output + other.output,
@@ -54,6 +56,9 @@ class Tokens:
         return cls(**{kind: _whole(given.get(kind)) for kind in TOKEN_KINDS})
 
 
+NO_TOKENS = Tokens()
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Everything that was used, to be added up.
@@ -63,7 +68,7 @@ class Usage:
     rest of a tree's usage is that of its root.
     """
 
-    tokens: Tokens = Tokens()
+    tokens: Tokens = NO_TOKENS
     tool_calls: int = 0
     turns: int = 0
     seconds: float = 0.0
@@ -134,6 +139,7 @@ class Usage:
 
 
 NOTHING = Usage()
+ONE_TOOL_CALL = Usage(tool_calls=1)
 
 
 def _added(one: Decimal | None, other: Decimal | None) -> Decimal | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -222,3 +223,22 @@ async def test_a_gate_that_is_free_again_soon_is_waited_for(
     await store.append_messages(hold, [message("a")])
 
     assert len(await store.read_messages("s1")) == 1
+
+
+async def test_while_another_process_has_the_gate_the_event_loop_goes_on_however_quick_the_disk_is(
+    store: FileStore, paths: Paths, me: Holder, start_python: StartPython
+) -> None:
+    hold = await store.create(new_session("s1"), me)
+    for number in range(20):  # so that the disk counts as quick
+        await store.append_messages(hold, [message(str(number))], lasting=True)
+    process = start_python(STOPPED_IN_THE_GATE, paths.sessions / "s1/gate", bare=True)
+    assert process.stdout.readline() == "locked\n"
+    wait_until_stopped(process)
+
+    updating = asyncio.create_task(store.update(hold, name="New"))
+    for _ in range(20):  # which would not come to its end
+        await asyncio.sleep(0.005)
+    assert not updating.done()
+    process.send_signal(signal.SIGCONT)
+
+    assert (await updating).name == "New"

@@ -16,7 +16,7 @@ from amplifierd.paths import Paths
 from amplifierd.session_store.file_store import FileStore
 from amplifierd.session_store.hold import Holder
 from amplifierd.sessions.calls import ToolCall
-from amplifierd.sessions.receipts import OUTCOME, Receipts
+from amplifierd.sessions.receipts import INTENT, Receipts
 from amplifierd.sessions.secret_values import SecretValues
 from amplifierd.sessions.transcript import Transcript
 
@@ -25,22 +25,28 @@ class Tool:
     name = "note"
 
 
+SAID = "the key is sk-ant-api03-" + "a1B2c3D4" * 10
+
+
 async def returned(call: ToolCall) -> ToolResult:
-    return ToolResult(output="done")
+    return ToolResult(output=SAID)
 
 
 @pytest.mark.parametrize("failure", [asyncio.CancelledError(), StoreUnavailableError("it was closed")])
 async def test_the_result_of_a_tool_counts_whatever_becomes_of_its_receipt(failure: BaseException) -> None:
-    async def write(event: str, data: dict[str, Any], *, lasting: bool = False) -> None:
-        if event == OUTCOME:
-            raise failure
+    written: list[str] = []
+
+    async def write(event: str, data: Mapping[str, Any], *, lasting: bool = False) -> None:
+        written.append(event)
 
     async def put_parts(parts: Mapping[str, bytes]) -> None:
-        pass
+        raise failure
 
     call = ToolCall("note", Tool(), "c1", {}, run=returned)
 
-    assert (await Receipts(write, put_parts, SecretValues()).tool_call(call, returned)).output == "done"
+    result = await Receipts(write, write, put_parts, SecretValues()).tool_call(call, returned)
+
+    assert (result.output, written) == (SAID, [INTENT])
 
 
 async def test_a_message_that_was_stored_is_counted_although_its_writer_was_cancelled(tmp_path: Path) -> None:
