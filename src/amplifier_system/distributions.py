@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 LABEL = "+amplifier."
@@ -24,12 +25,13 @@ class MixedInstallation(NamedTuple):
     """Distributions of others that bring packages of our names, with what they did to ours.
 
     `others` are names and versions, `replaced` the files of ours that are another's now, or gone, and `remedy` is what
-    to type, line by line.
+    to type, line by line. `required` says which distributions ask for the contested names, and in which versions.
     """
 
     others: tuple[str, ...]
     replaced: tuple[str, ...]
     remedy: tuple[str, ...]
+    required: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         named = " and ".join(self.others) or "what was uninstalled"
@@ -41,7 +43,13 @@ class MixedInstallation(NamedTuple):
         else:
             more = f" and {len(self.replaced) - 1} more" if len(self.replaced) > 1 else ""
             told = f"{named} replaced files of Amplifier: {self.replaced[0]}{more}"
-        return "\n".join((told, "  fix: type", *(f"    {line}" for line in self.remedy)))
+        lines = [told]
+        if self.required:
+            asked = "; ".join(self.required)
+            lines.append(
+                f"  note: {asked}; what asks for another version than ours brings it back, so take that out first"
+            )
+        return "\n".join((*lines, "  fix: type", *(f"    {line}" for line in self.remedy)))
 
 
 def mixed_installation() -> MixedInstallation | None:
@@ -104,7 +112,20 @@ def _compared(folder: Path, ours: list[str], claims: list[str], others: list[str
     if not others and not replaced:
         return None
     named = tuple(sorted(" ".join(name.removesuffix(_SUFFIX).split("-", 1)).replace("_", "-") for name in others))
-    return MixedInstallation(named, tuple(sorted(replaced)), _remedy(folder, ours, named))
+    remedy, required = _remedy(folder, ours, named), tuple(_required_by_others(folder))
+    return MixedInstallation(named, tuple(sorted(replaced)), remedy, required)
+
+
+def _required_by_others(folder: Path) -> Iterator[str]:
+    """Yield what the distributions of others say that they need of the contested names."""
+    import re
+
+    wanted = re.compile(r"^Requires-Dist: *(amplifier[-_.](?:core|foundation)\b[^;\n]*)", re.MULTILINE | re.IGNORECASE)
+    for info in sorted(folder.glob(f"*{_SUFFIX}")):
+        if not info.name.startswith((_OURS, *_CONTESTED)):
+            lines = [line.strip() for line in wanted.findall(_text(info / "METADATA").partition("\n\n")[0])]
+            if lines:
+                yield f"{info.name.partition('-')[0].replace('_', '-')} requires {' and '.join(lines)}"
 
 
 def _hash_of(file: Path) -> str | None:
@@ -127,21 +148,28 @@ def _is_imported(package: str, file: Path) -> bool:
 
 
 def _remedy(folder: Path, ours: list[str], others: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the commands that leave ours alone in place, for the installer that was used."""
+    """Return the commands that leave ours alone in place, for the installer that was used.
+
+    Ours is installed by itself: an installer that is given what requires our parts, too, takes those of its index.
+    """
+    import shlex
     from pathlib import Path
 
-    if Path(sys.prefix, "pipx_metadata.json").is_file():
-        return ("pipx reinstall amplifier",)
-    if Path(sys.prefix, "uv-receipt.toml").is_file():
-        return ("uv tool upgrade --reinstall amplifier",)
     parts = " ".join(sorted({"amplifier-core", "amplifier-foundation", *(each.split()[0] for each in others)}))
     source = _source(folder / ours[0]) if ours else parts
-    installer = _text(folder / ours[0] / "INSTALLER").strip() if ours else ""
-    if installer == "uv":
-        python = f"--python {sys.executable}"
-        uninstall = f"uv pip uninstall {python}"  # parts first: ours takes their records along, which uv wants to see
-        return (f"{uninstall} {parts}", f"{uninstall} amplifier", f"uv pip install {python} {source}")
-    pip = f"{sys.executable} -m pip"
+    if (pipx := Path(sys.prefix, "pipx_metadata.json")).is_file():
+        beside = [shlex.quote(each) for each in _injected(pipx)]
+        again = (f"pipx inject amplifier {' '.join(beside)}",) if beside else ()
+        return ("pipx uninstall amplifier", f"pipx install {source}", *again)
+    if (receipt := Path(sys.prefix, "uv-receipt.toml")).is_file():
+        options = "".join(f" --with {shlex.quote(each)}" for each in _beside(receipt))
+        again = (f"uv tool install{options} {source}",) if options else ()
+        return ("uv tool uninstall amplifier", f"uv tool install {source}", *again)
+    python = shlex.quote(sys.executable)
+    if ours and _text(folder / ours[0] / "INSTALLER").strip() == "uv":
+        uninstall = f"uv pip uninstall --python {python}"  # parts first: uv wants to see records that ours takes along
+        return (f"{uninstall} {parts}", f"{uninstall} amplifier", f"uv pip install --python {python} {source}")
+    pip = f"{python} -m pip"
     uninstall = f"{pip} uninstall --yes amplifier {parts}"
     return (uninstall, uninstall, f"{pip} install {source}")  # each time it takes one of two that share a name
 
@@ -149,16 +177,50 @@ def _remedy(folder: Path, ours: list[str], others: tuple[str, ...]) -> tuple[str
 def _source(info: Path) -> str:
     """Return what our distribution was installed from, as an argument of an installer."""
     import json
+    import shlex
+    from urllib.parse import unquote
 
     try:
         origin = json.loads(_text(info / "direct_url.json"))
         url, vcs = str(origin["url"]), origin.get("vcs_info")
         if vcs:
-            return f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
-        path = url.removeprefix("file://")
+            return shlex.quote(f"{vcs['vcs']}+{url}@{vcs['commit_id']}")
+        path = shlex.quote(unquote(url.removeprefix("file://")))
         return f"--editable {path}" if origin.get("dir_info", {}).get("editable") else path
     except (ValueError, KeyError, TypeError, AttributeError):
         return info.name.removesuffix(_SUFFIX).replace("-", "==", 1)
+
+
+def _injected(metadata: Path) -> list[str]:
+    """Return what pipx was told to put beside ours."""
+    import json
+
+    try:
+        injected = json.loads(_text(metadata))["injected_packages"]
+        return [str(each["package_or_url"]) for each in injected.values()]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return []
+
+
+def _beside(receipt: Path) -> list[str]:
+    """Return what a tool of uv was told to install beside ours."""
+    import tomllib
+
+    try:
+        requirements = tomllib.loads(_text(receipt))["tool"]["requirements"]
+        return [_argument(each) for each in requirements if each["name"] != "amplifier"]
+    except (ValueError, KeyError, TypeError):
+        return []
+
+
+def _argument(requirement: dict[str, str]) -> str:
+    """Return an entry of a receipt as a requirement."""
+    if place := requirement.get("directory") or requirement.get("path") or requirement.get("editable"):
+        return place
+    if git := requirement.get("git"):
+        url, _, query = git.partition("?")
+        return f"git+{url}@{query.removeprefix('rev=')}" if query.startswith("rev=") else f"git+{url}"
+    return f"{requirement['name']}{requirement.get('specifier', '')}"
 
 
 def _text(file: Path) -> str:

@@ -63,6 +63,22 @@ def test_another_kernel_that_was_there_first_is_named_and_nothing_stops(
     ]
 
 
+def test_what_asks_for_the_other_kernel_is_named(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _list(site, "amplifier_core", "2.1.0", "")
+    eager = _list(site, "eager_app", "1.0", "")
+    (eager / "METADATA").write_text(
+        "Name: eager-app\nRequires-Dist: amplifier-core>=2.1\nRequires-Dist: amplifier_foundation @ git+https://a.example/f"
+        " ; python_version > '3'\nRequires-Dist: amplifier-module-x\n\nRequires-Dist: amplifier-core<1\n"
+    )
+
+    assert can_start()
+
+    assert (
+        "  note: eager-app requires amplifier-core>=2.1 and amplifier_foundation @ git+https://a.example/f; what asks"
+        " for another version than ours brings it back, so take that out first\n  fix: type\n"
+    ) in capsys.readouterr().err
+
+
 def test_files_that_another_kernel_replaced_stop_the_command_and_the_import(
     site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -132,23 +148,50 @@ def test_the_remedy_installs_ours_from_where_it_came(site: Path, origin: str, so
 
 
 @pytest.mark.parametrize(
-    ("file", "remedy"),
+    ("file", "text", "remedy"),
     [
-        ("pipx_metadata.json", "pipx reinstall amplifier"),
-        ("uv-receipt.toml", "uv tool upgrade --reinstall amplifier"),
+        ("pipx_metadata.json", "", ["pipx uninstall amplifier", "pipx install amplifier==0.1.0"]),
+        (
+            "pipx_metadata.json",
+            '{"injected_packages": {"one": {"package_or_url": "one>=1"}, "two": {"package_or_url": "two"}}}',
+            [
+                "pipx uninstall amplifier",
+                "pipx install amplifier==0.1.0",
+                "pipx inject amplifier 'one>=1' two",
+            ],
+        ),
+        ("uv-receipt.toml", "", ["uv tool uninstall amplifier", "uv tool install amplifier==0.1.0"]),
+        (
+            "uv-receipt.toml",
+            """
+[tool]
+requirements = [
+    { name = "amplifier", path = "/srv/amplifier.whl" },
+    { name = "one", specifier = ">=1,<2" },
+    { name = "two", git = "https://git.example/two?rev=v1" },
+    { name = "three", directory = "/srv/a place" },
+]
+""",
+            [
+                "uv tool uninstall amplifier",
+                "uv tool install amplifier==0.1.0",
+                "uv tool install --with 'one>=1,<2' --with git+https://git.example/two@v1 --with '/srv/a place'"
+                " amplifier==0.1.0",
+            ],
+        ),
     ],
 )
 def test_tools_that_keep_an_environment_make_it_again(
-    site: Path, monkeypatch: pytest.MonkeyPatch, file: str, remedy: str
+    site: Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str, remedy: list[str]
 ) -> None:
     _list(site, "amplifier_foundation", "1.0.0", "")
-    (site / file).write_text("")
+    (site / file).write_text(text)
     monkeypatch.setattr(sys, "prefix", str(site))
 
     found = mixed_installation()
 
     assert found is not None
-    assert found.remedy == (remedy,)
+    assert list(found.remedy) == remedy
 
 
 def test_the_kernel_warns_of_the_same_distributions(site: Path) -> None:
