@@ -12,10 +12,12 @@ from amplifier_core.exceptions import AmplifierError
 from amplifier_system.tasks import start_task
 
 if TYPE_CHECKING:
+    from amplifier_system.permission_levels import PermissionLevel
     from amplifierd.checkpoints import Changes, UndoResult
     from amplifierd.session_store.protocol import Message
     from amplifierd.session_store.record import Activity, SessionRecord
     from amplifierd.sessions.compaction import Compaction
+    from amplifierd.sessions.lasting_approvals import RememberedApproval
     from amplifierd.sessions.request_parts import RequestPart
     from amplifierd.sessions.turn_result import TurnResult
     from amplifierd.sessions.unread_keys import UnreadKey
@@ -143,6 +145,12 @@ class AttendedSession(Cancellable, Protocol):
     async def last_request(self) -> Sequence[RequestPart]: ...
 
     async def change_profile(self, profile: str) -> None: ...
+
+    async def choose_level(self, level: PermissionLevel) -> None: ...
+
+    async def remembered_approvals(self) -> Sequence[RememberedApproval]: ...
+
+    async def revoke_approval(self, approval_id: str) -> None: ...
 
     async def change_agent(self, **wanted: Any) -> None: ...
 

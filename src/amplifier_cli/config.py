@@ -13,6 +13,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from amplifier_foundation.io import load_yaml, yaml_problem
+from amplifier_system.permission_levels import PermissionLevel, is_level, narrowest
 from amplifierd.exceptions import SettingsError
 from amplifierd.issues import in_words
 from amplifierd.paths import Paths
@@ -45,6 +46,9 @@ class AppConfig(BaseModel):
     )
     max_cost: Annotated[float, Field(ge=0)] | None = Field(
         default=None, description="spending limit in dollars for a session and its sub-agents"
+    )
+    permissions: PermissionLevel | None = Field(
+        default=None, description="what the agent may do without asking: plan, ask, edits or auto"
     )
     offline: bool | None = Field(
         default=None, description="do not use the network for collections, profiles and bundles"
@@ -245,11 +249,19 @@ def _unknown(values: Mapping[str, Any], path: Path) -> list[str]:
 
 def _setting(key: str, layers: Mapping[Layer, Mapping[str, Any]], files: SettingsFiles) -> Setting:
     having = [layer for layer in LAYERS if layer in layers and key in layers[layer]]
+    if key == "permissions":
+        having = [layer for layer in having if layer not in ("local", "project") or _narrows(layers, layer)]
     if not having:
         return Setting(key, AppConfig.model_fields[key].default, "default", "")
     places = {"flag": f"--{key.replace('_', '-')}", "environment": variable_of(key)}
     place = places.get(having[0]) or str(files.at(having[0]))
     return Setting(key, layers[having[0]][key], having[0], place, tuple(having[1:]))
+
+
+def _narrows(layers: Mapping[Layer, Mapping[str, Any]], layer: Layer) -> bool:
+    """True where a project's permission level allows no more than the person's own; one that is none is an error."""
+    value, own = layers[layer]["permissions"], layers["user"].get("permissions")
+    return not is_level(value) or narrowest(value, own if is_level(own) else None) == value
 
 
 def _validated(settings: tuple[Setting, ...]) -> AppConfig:

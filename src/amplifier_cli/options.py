@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from amplifier_system.permission_levels import PermissionLevel
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 ProfileOption = Annotated[
@@ -29,6 +31,10 @@ MaxIterations = Annotated[
 ]
 MaxCost = Annotated[
     float | None, typer.Option("--max-cost", min=0, metavar="USD", help="Spending limit for the session, in dollars.")
+]
+Permissions = Annotated[
+    PermissionLevel | None,
+    typer.Option("--permissions", help="What the agent may do without asking; plan: nothing is written or executed."),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Approve everything the agent asks for.")]
 Daemon = Annotated[

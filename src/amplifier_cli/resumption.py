@@ -82,7 +82,9 @@ async def resumed(
     if profile := await _other_profile(home, record, typed):
         await place.change_profile(record.session_id, profile)
     if "max_cost" in typed:
-        await place.limit(record.session_id, {**(record.limits or {}), "cost_usd": typed["max_cost"]})
+        await place.update(record.session_id, limits={**(record.limits or {}), "cost_usd": typed["max_cost"]})
+    if "permissions" in typed:
+        await place.update(record.session_id, permission_level=typed["permissions"])
     session = await place.resume(record.session_id, approver)
     wanted = {key: typed[key] for key in _CHANGEABLE if key in typed}
     if wanted:
@@ -141,6 +143,7 @@ async def same_agent(home: Home, session: AttendedSession) -> dict[str, Any]:
     """Return what opens another session with the agent of one, in the same directory."""
     record = session.record
     options: dict[str, Any] = {"working_dir": record.working_dir, "limits": record.limits}
+    options["permission_level"] = record.permission_level
     if record.profile_name or record.bundle:
         source = {"profile": record.profile_name} if record.profile_name else {"bundle": record.bundle}
         return {**source, "overrides": record.settings_overrides or None, **options}

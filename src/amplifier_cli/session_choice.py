@@ -105,13 +105,15 @@ async def chosen_agent(
         UsageError: what they name does not exist.
     """
     values = config.values
-    limits = {} if values.max_cost is None else {"limits": {"cost_usd": values.max_cost}}
+    options: dict[str, Any] = {} if values.max_cost is None else {"limits": {"cost_usd": values.max_cost}}
+    if values.permissions is not None:
+        options["permission_level"] = values.permissions
     if plan_file is not None:
         plan = read_plan_file(plan_file)
-        return {"plan": plan, "overrides": _changes(home, config, plan), **limits}
+        return {"plan": plan, "overrides": _changes(home, config, plan), **options}
     source = config.source()
     if "bundle" in source:
-        return {"bundle": source["bundle"], "overrides": _changes(home, config, None), **limits}
+        return {"bundle": source["bundle"], "overrides": _changes(home, config, None), **options}
     profile = await _profile(home, source.get("profile"))
     build = await home.profiles.compile(profile, frozen=frozen) if frozen else await home.profiles.ensure(profile)
     for warning in _warnings(home, build):
@@ -120,7 +122,7 @@ async def chosen_agent(
         "profile": str(profile),
         "build": build,
         "overrides": _changes(home, config, build.plan(), profile),
-        **limits,
+        **options,
     }
 
 

@@ -27,11 +27,13 @@ from .failures import UsageError, interruptible, say
 from .session_names import short_id
 
 if TYPE_CHECKING:
+    from amplifier_system.permission_levels import PermissionLevel
     from amplifierd.checkpoints import Changes, UndoResult
     from amplifierd.client.daemon_client import Agree, DaemonClient
     from amplifierd.session_store.protocol import Message
     from amplifierd.session_store.record import Activity, SessionRecord
     from amplifierd.sessions.compaction import Compaction
+    from amplifierd.sessions.lasting_approvals import RememberedApproval
     from amplifierd.sessions.request_parts import RequestPart
     from amplifierd.sessions.session import Session
     from amplifierd.sessions.turn_result import TurnResult
@@ -72,7 +74,9 @@ class SessionPlace(Protocol):
 
     async def change_profile(self, session_id: str, profile: str) -> None: ...
 
-    async def limit(self, session_id: str, limits: Mapping[str, Any]) -> None: ...
+    async def update(self, session_id: str, **changes: Any) -> None:
+        """Change `limits` or `permission_level` of a stored session."""
+        ...
 
 
 class InProcess:
@@ -120,8 +124,8 @@ class InProcess:
     async def change_profile(self, session_id: str, profile: str) -> None:
         await self.once_agreed(lambda: self._home.sessions.change_profile(session_id, profile))
 
-    async def limit(self, session_id: str, limits: Mapping[str, Any]) -> None:
-        await self._home.sessions.update(session_id, limits=limits)
+    async def update(self, session_id: str, **changes: Any) -> None:
+        await self._home.sessions.update(session_id, **changes)
 
 
 class InDaemon:
@@ -147,6 +151,7 @@ class InDaemon:
             "mount_plan": agent.get("plan"),
             "settings_overrides": agent.get("overrides"),
             "limits": agent.get("limits"),
+            "permission_level": agent.get("permission_level"),
             "working_dir": str(agent.get("working_dir") or Path.cwd()),
             "name": name,
         }
@@ -166,8 +171,8 @@ class InDaemon:
     async def change_profile(self, session_id: str, profile: str) -> None:
         await self.client.post(f"/sessions/{session_id}/change-profile", {"profile_name": profile})
 
-    async def limit(self, session_id: str, limits: Mapping[str, Any]) -> None:
-        await self.client.patch(f"/sessions/{session_id}", {"limits": dict(limits)})
+    async def update(self, session_id: str, **changes: Any) -> None:
+        await self.client.patch(f"/sessions/{session_id}", changes)
 
 
 def agreed_directory(directory: Path | str, paths: Paths, *, daemon: bool | None) -> bool:
@@ -353,6 +358,15 @@ class LocalSession:
 
     async def change_profile(self, profile: str) -> None:
         await self._once_agreed(lambda: self._sessions.change_profile(self.session_id, profile))
+
+    async def choose_level(self, level: PermissionLevel) -> None:
+        await self._sessions.update(self.session_id, permission_level=level)
+
+    async def remembered_approvals(self) -> Sequence[RememberedApproval]:
+        return await self._sessions.remembered_approvals(self.session_id)
+
+    async def revoke_approval(self, approval_id: str) -> None:
+        await self._sessions.revoke_approval(self.session_id, approval_id)
 
     async def change_agent(self, **wanted: Any) -> None:
         await self._once_agreed(lambda: self._sessions.change_agent(self.session_id, **wanted))

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
-
-sys.path.append(str(Path(__file__).parents[1] / "stand_ins"))
-
 from git_repository import Repository, use_plain_git
+from playwright.sync_api import Page, expect
 
 from .chromium import Complaints
 from .page_daemon import PageDaemon

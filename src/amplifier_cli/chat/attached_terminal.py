@@ -27,6 +27,7 @@ from amplifierd.session_store.record import SessionRecord
 from .chat_input import QUEUED, ChatInput, Questions, agreed_in_chat
 from .chat_page import ChatPage
 from .conversation import ending
+from .permissions import next_level
 
 _HELP = "Enter steers, Alt-Enter queues, Esc stops the turn, Ctrl-C leaves it running"
 
@@ -52,7 +53,10 @@ class Attached:
             on_interrupt=self._leave,
             on_stop=lambda: self._tasks.add(start_task(self._told(self._stop()))),
             on_expand=lambda: None,
+            level=lambda: self._session.record.permission_level or "",
+            on_level=self._choose_next_level,
         )
+        self._choosing: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         """Watch and type, until the person leaves or the daemon ends."""
@@ -131,6 +135,11 @@ class Attached:
             self._page.line(styled(f"error: {error.message}", "red"))
             if error.hint:
                 self._page.line(f"  fix: {error.hint}")
+
+    def _choose_next_level(self) -> None:
+        if self._choosing is None or self._choosing.done():
+            level = next_level(self._session.record.permission_level)
+            self._choosing = start_task(self._told(self._session.choose_level(level)))
 
     def _leave(self) -> bool:
         get_app().exit(exception=EOFError())

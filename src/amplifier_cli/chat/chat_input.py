@@ -53,8 +53,8 @@ class ChatInput:
     """Reads lines while the agent works; what others print appears above.
 
     `is_busy` says whether a turn runs, `status` what is going on, `on_interrupt` what Ctrl-C does; it returns whether
-    that was anything. `on_stop` is what Esc does meanwhile, `on_expand` what Ctrl-O does. Images that are pasted are
-    kept in `attachments`.
+    that was anything. `on_stop` is what Esc does meanwhile, `on_expand` what Ctrl-O does. `level` stands before the
+    line, and `on_level` is what Shift-Tab does to it. Images that are pasted are kept in `attachments`.
     """
 
     def __init__(
@@ -67,9 +67,12 @@ class ChatInput:
         on_interrupt: Callable[[], bool],
         on_stop: Callable[[], object],
         on_expand: Callable[[], None],
+        level: Callable[[], str],
+        on_level: Callable[[], None],
     ) -> None:
         self._is_busy, self._status, self._on_expand = is_busy, status, on_expand
         self._on_interrupt, self._on_stop = on_interrupt, on_stop
+        self._level, self._on_level = level, on_level
         self.question = ""
         self.attachments = Attachments()
         self._prepared = ""
@@ -131,7 +134,9 @@ class ChatInput:
             return ANSI(shown(f"{bold}{self.question}{plain}"))
         status = self._status()
         above = f"{dim}{status}{plain}\n" if status else ""
-        return ANSI(shown(f"{above}{bold}> {plain}"))
+        level = self._level()
+        mark = f"{dim}{level}{plain} " if level else ""
+        return ANSI(shown(f"{above}{mark}{bold}> {plain}"))
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
@@ -144,6 +149,8 @@ class ChatInput:
         @keys.add("escape", filter=Condition(self._is_busy) & ~has_completions)
         def stop(event: KeyPressEvent) -> None:
             self._on_stop()
+
+        keys.add("s-tab")(lambda event: self._on_level())
 
         @keys.add("c-o")
         def expand(event: KeyPressEvent) -> None:

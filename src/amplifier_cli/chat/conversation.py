@@ -28,6 +28,7 @@ from amplifier_cli.session_places import SessionPlace, lost_with
 from amplifier_cli.turn_view import Details, Event, TurnView, summary
 from amplifier_core.exceptions import AmplifierError
 from amplifier_foundation.io import parse_frontmatter
+from amplifier_system.permission_levels import PermissionLevel
 from amplifier_system.tasks import start_task
 from amplifierd.exceptions import (
     NothingToSteerError,
@@ -38,6 +39,7 @@ from amplifierd.home import Home
 
 from .chat_input import QUEUED, ChatInput, Questions, agreed_in_chat
 from .chat_page import ChatPage
+from .permissions import PlanReview, next_level
 from .slash_commands import COMMANDS, run_command
 
 _PATIENCE_S = 15.0
@@ -79,7 +81,10 @@ class Chat:
             on_interrupt=self._interrupt,
             on_stop=self._interrupt,
             on_expand=lambda: self.expand(self.details.last),
+            level=lambda: self.session.record.permission_level or "",
+            on_level=lambda: self.in_background(self.choose_level(next_level(self.session.record.permission_level))),
         )
+        self._plan = PlanReview()
 
     async def run(self, opening: Opening) -> None:
         """Talk until the person ends it.
@@ -135,6 +140,8 @@ class Chat:
     async def _enter(self, text: str) -> None:
         if self._questions.take(text):
             return
+        if not self.is_busy and (accepted := await self._plan.take(self, text)) is not None:
+            text = accepted
         if text.startswith(QUEUED):
             self.submit(text.removeprefix(QUEUED).strip())
         elif text.strip().startswith("/"):
@@ -216,6 +223,11 @@ class Chat:
         except AmplifierError as error:
             self.tell(error)
 
+    async def choose_level(self, level: PermissionLevel) -> None:
+        """Let the agent do more or less without asking, from its next call of a tool on."""
+        await self.session.choose_level(level)
+        self._redraw()
+
     async def ask(self, question: str) -> str:
         """Put a question to the person; the next line that is entered is the answer."""
         return await self._questions.ask(question)
@@ -296,6 +308,8 @@ class Chat:
     def _conclude(self, event: Event) -> None:
         self._hits = 0
         done = event["data"]
+        if self.session.record.permission_level == "plan" and done.get("status") == "completed":
+            self._plan.offer(self.page)
         for line in ending(done):
             self.page.line(line)
         usage = done.get("usage") or {}

@@ -21,6 +21,8 @@ from amplifier_system.processes import ProcessTree, reading
 from amplifierd.session_store.protocol import Message
 from amplifierd.sessions.turn_result import TurnResult
 
+from .permissions import LEVEL_WORDS, show_permissions
+
 if TYPE_CHECKING:
     from .conversation import Chat
 
@@ -108,6 +110,7 @@ _KEYS = {
     "Alt-Enter": "queue the next prompt while it works, else start a new line",
     "@path": "include a file",
     "Ctrl-V": "paste an image; dragging an image file here works too",
+    "Shift-Tab": "let the agent do more or less without asking",
     "Ctrl-O": "show the last tool call in full",
     "Ctrl-X Ctrl-E": "write the prompt in your editor",
     "Ctrl-C, Esc": "stop the turn: the model at once, tools when they are done; again: those too",
@@ -333,6 +336,11 @@ COMMANDS: dict[str, SlashCommand] = {
     "status": SlashCommand(_status, "show the session, agent and model"),
     "tools": SlashCommand(_tools, "list the agent's tools"),
     "agents": SlashCommand(_agents, "list the agents it can delegate to"),
+    "permissions": SlashCommand(
+        show_permissions,
+        "show or choose what it may do without asking; take back an always",
+        f"[{LEVEL_WORDS} | revoke N]",
+    ),
     "profile": SlashCommand(_profile, "show the profile, or switch to another", "[ID]"),
     "model": SlashCommand(_model, "show the model, or switch to another", "[[PROVIDER/]NAME]"),
     "effort": SlashCommand(_effort, "set how hard the model thinks", "LEVEL"),

@@ -16,6 +16,7 @@ from amplifier_cli.options import (
     MaxIterations,
     Model,
     Offline,
+    Permissions,
     PlanFile,
     ProfileOption,
     Provider,
@@ -39,6 +40,7 @@ def chat(
     effort: Effort = None,
     max_iterations: MaxIterations = None,
     max_cost: MaxCost = None,
+    permissions: Permissions = None,
     yes: Yes = False,
     offline: Offline = False,
     frozen: Frozen = False,
@@ -54,4 +56,5 @@ def chat(
     checked_source(profile, bundle, plan)
     flags: dict[str, Any] = {"profile": profile, "bundle": bundle, "provider": provider, "model": model}
     flags |= {"effort": effort, "max_iterations": max_iterations, "max_cost": max_cost, "offline": offline or None}
+    flags["permissions"] = permissions
     raise typer.Exit(begin_chat(ctx, flags, plan=plan, yes=yes, frozen=frozen, daemon=daemon))

@@ -7,7 +7,17 @@ from typing import Any
 import typer
 
 from amplifier_cli.command_group import examples, single_command
-from amplifier_cli.options import Daemon, Effort, MaxCost, MaxIterations, Model, ProfileOption, Provider, Yes
+from amplifier_cli.options import (
+    Daemon,
+    Effort,
+    MaxCost,
+    MaxIterations,
+    Model,
+    Permissions,
+    ProfileOption,
+    Provider,
+    Yes,
+)
 
 app = single_command()
 
@@ -25,6 +35,7 @@ def continue_(
     effort: Effort = None,
     max_iterations: MaxIterations = None,
     max_cost: MaxCost = None,
+    permissions: Permissions = None,
     yes: Yes = False,
     daemon: Daemon = None,
 ) -> None:
@@ -36,5 +47,5 @@ def continue_(
     from amplifier_cli.chat.start import continue_chat  # needs a terminal's libraries
 
     flags: dict[str, Any] = {"profile": profile, "provider": provider, "model": model, "effort": effort}
-    flags |= {"max_iterations": max_iterations, "max_cost": max_cost}
+    flags |= {"max_iterations": max_iterations, "max_cost": max_cost, "permissions": permissions}
     raise typer.Exit(continue_chat(ctx, None, flags=flags, yes=yes, daemon=daemon))

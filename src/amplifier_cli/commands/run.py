@@ -24,6 +24,7 @@ from amplifier_cli.options import (
     MaxIterations,
     Model,
     Offline,
+    Permissions,
     PlanFile,
     ProfileOption,
     Provider,
@@ -68,6 +69,7 @@ def run(
     effort: Effort = None,
     max_iterations: MaxIterations = None,
     max_cost: MaxCost = None,
+    permissions: Permissions = None,
     output: Annotated[
         Output, typer.Option("-o", "--output", help="The answer, one JSON object, or every event as a line of JSON.")
     ] = "text",
@@ -90,6 +92,7 @@ def run(
     asked = read_prompt(prompt or [], file or [])
     flags: dict[str, Any] = {"profile": profile, "bundle": bundle, "provider": provider, "model": model}
     flags |= {"effort": effort, "max_iterations": max_iterations, "max_cost": max_cost, "offline": offline or None}
+    flags["permissions"] = permissions
     checked_source(profile, bundle, plan)
     checked_name(name)
     invocation = invocation_of(ctx)

@@ -9,7 +9,18 @@ import typer
 
 from amplifier_cli.command_group import examples, new_group
 from amplifier_cli.open_home import in_home
-from amplifier_cli.options import Daemon, Effort, Json, MaxCost, MaxIterations, Model, PlanFile, Provider, Yes
+from amplifier_cli.options import (
+    Daemon,
+    Effort,
+    Json,
+    MaxCost,
+    MaxIterations,
+    Model,
+    Permissions,
+    PlanFile,
+    Provider,
+    Yes,
+)
 from amplifier_cli.render import (
     ago,
     message_text,
@@ -92,6 +103,7 @@ def resume(
     effort: Effort = None,
     max_iterations: MaxIterations = None,
     max_cost: MaxCost = None,
+    permissions: Permissions = None,
     yes: Yes = False,
     daemon: Daemon = None,
 ) -> None:
@@ -99,7 +111,7 @@ def resume(
     from amplifier_cli.chat.start import continue_chat  # needs a terminal's libraries
 
     flags: dict[str, Any] = {"profile": profile, "provider": provider, "model": model, "effort": effort}
-    flags |= {"max_iterations": max_iterations, "max_cost": max_cost}
+    flags |= {"max_iterations": max_iterations, "max_cost": max_cost, "permissions": permissions}
     raise typer.Exit(continue_chat(ctx, session, flags=flags, yes=yes, daemon=daemon))
 
 
@@ -166,6 +178,7 @@ def _about(record: SessionRecord) -> dict[str, Any]:
         "model": record.model,
         "directory": record.working_dir,
         "status": record.status,
+        "permissions": record.permission_level,
         "tainted": TAINTED if record.tainted else None,
         "begun": ago(record.created_at),
         "used": ago(record.last_activity_at),

@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 from amplifier_core.events import APPROVAL_REQUIRED
 from amplifier_core.exceptions import AmplifierError
+from amplifier_system.permission_levels import PermissionLevel
 from amplifier_system.tasks import start_task
 from amplifierd.checkpoints import Changes, UndoResult
 from amplifierd.exceptions import (
@@ -27,6 +28,7 @@ from amplifierd.sessions.announcements import STATUS
 from amplifierd.sessions.approval import Approval, Approver
 from amplifierd.sessions.approvals import APPROVAL_EXPIRED, APPROVAL_PENDING, APPROVAL_RESOLVED
 from amplifierd.sessions.compaction import Compaction
+from amplifierd.sessions.lasting_approvals import RememberedApproval
 from amplifierd.sessions.request_parts import RequestPart
 from amplifierd.sessions.turn_result import TurnResult
 from amplifierd.sessions.uncounted_usage import TURN_DONE
@@ -227,6 +229,19 @@ class RemoteSession:
     async def change_profile(self, profile: str) -> None:
         """Go on with another profile, or with the newest build of its own; a running turn is waited for."""
         self._note(await self.client.post(f"{self.path}/change-profile", {"profile_name": profile}))
+
+    async def choose_level(self, level: PermissionLevel) -> None:
+        """Change what it may do without asking, from its next call of a tool on."""
+        self._note(await self.client.patch(self.path, {"permission_level": level}))
+
+    async def remembered_approvals(self) -> list[RememberedApproval]:
+        """What was answered with "always", as far as it counts in this session."""
+        found = await self.client.get(f"{self.path}/permissions")
+        return [RememberedApproval.read(one) for one in found["remembered"]]
+
+    async def revoke_approval(self, approval_id: str) -> None:
+        """Ask again about what an answer stood for."""
+        await self.client.delete(f"{self.path}/permissions/{approval_id}")
 
     async def change_agent(self, **wanted: Any) -> None:
         """Go on with another `provider`, `model`, `effort` or `max_iterations`; a running turn is waited for."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +55,12 @@ class RememberedApproval:
     def approval_id(self) -> str:
         """What it is revoked by."""
         return hashlib.sha256(f"{self.reach} {self.scope.key}".encode()).hexdigest()[:12]
+
+    @classmethod
+    def read(cls, value: Mapping[str, Any]) -> RememberedApproval:
+        """What `to_json` described."""
+        scope = Scope(value["tool"], value["covers"], is_exact=value["is_exact"])
+        return cls(value["reach"], scope, value["option"], value.get("at"))
 
     def to_json(self) -> dict[str, Any]:
         told = {"approval_id": self.approval_id, "reach": self.reach, "option": self.option, "at": self.at}
