@@ -1,16 +1,11 @@
 """Ctrl-C and Esc at a pseudo-terminal, while a vendor's model speaks."""
 
 import json
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path += [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "stand_ins")]
-
 from openai_server import KEY, OpenAIServer, Said, failed
 from terminal import ALT_ENTER, CTRL_C, CTRL_D, Terminal
 
