@@ -8,23 +8,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from amplifier_core.mount_plan import MountPlan
 from amplifier_foundation.bundle import Bundle
 from amplifier_foundation.registry import BundleRegistry
-from amplifier_foundation.sources import FileReference, NameReference, parse_reference
-from amplifier_system.urls import shown
 from amplifierd.builds.build import Build
 from amplifierd.builds.origins import replaced_sources
-from amplifierd.builds.resources import without_source
 from amplifierd.home import Home
 from amplifierd.identifiers import ProfileId
+from amplifierd.plans.composition import Composition
 from amplifierd.session_defaults import default_profile
 
 from .config import ResolvedConfig, resolve_app_config
-from .failures import UsageError, did_you_mean
+from .failures import UsageError
 from .options import Invocation
 from .project_overlay import project_overlay
-from .session_choice import find_profile, read_plan_file
+from .session_choice import base_profile, bundle_source, find_profile, read_plan_file
 
 _FILES = (".json", ".yaml", ".yml")
 
@@ -34,13 +31,14 @@ class ChosenPlan:
     """A plan, portable where it comes from a profile. `name` says what it is the plan of, `build` what it is from.
 
     `replaced` has the sources that the plan's author named, by module, where the settings put installed modules in
-    their place.
+    their place. `composition` says how the plan of a bundle was put together.
     """
 
     name: str
     plan: dict[str, Any]
     build: Build | None = None
     replaced: Mapping[str, str] = field(default_factory=dict)
+    composition: Composition | None = None
 
 
 async def chosen_plan(
@@ -66,9 +64,10 @@ async def chosen_plan(
     if file is not None:
         return ChosenPlan(str(file), read_plan_file(file))
     source = {"bundle": bundle} if bundle else {"profile": typed} if typed else {}
-    source = source or resolve_app_config(home=invocation.home).source()
+    settings = config or resolve_app_config(home=invocation.home)
+    source = source or settings.source()
     if "bundle" in source:
-        return await _of_bundle(home, source["bundle"])
+        return await _of_bundle(home, source["bundle"], await base_profile(home, settings))
     return await _of_profile(home, await chosen_profile(home, source.get("profile")), config)
 
 
@@ -94,45 +93,15 @@ async def find_bundle(home: Home, typed: str, registry: BundleRegistry | None = 
         UsageError: it is a bare name that is not registered.
     """
     registry = registry or home.bundles
-    bundle = await registry.load_source(_bundle_source(registry, typed))
+    bundle = await registry.load_source(bundle_source(registry, typed))
     bundle.load_agent_metadata()
     return bundle
 
 
-def _bundle_source(registry: BundleRegistry, typed: str) -> str:
-    if registry.find(typed) is not None:
-        return typed
-    source = absolute_source(typed)
-    if isinstance(parse_reference(source), NameReference):
-        known = registry.list_registered()
-        hint = did_you_mean(typed, known) or "amplifier bundle list shows them; amplifier bundle add adds one"
-        raise UsageError(f"there is no bundle {typed!r}", hint=hint)
-    return source
-
-
-async def _of_bundle(home: Home, typed: str) -> ChosenPlan:
-    bundle = await find_bundle(home, typed)
-    plan, replaced = MountPlan(bundle.to_mount_plan()), home.settings.sources.replace
-    named = {entry.identity: entry.source for entry in plan.entries() if entry.module_id in replaced and entry.source}
-    told = {identity: shown(str(source)) for identity, source in named.items()}
-    return ChosenPlan(bundle.name or typed, plan.map(without_source(replaced)), replaced=told)
+async def _of_bundle(home: Home, typed: str, profile: ProfileId | None) -> ChosenPlan:
+    composition = await home.composer.compose(await find_bundle(home, typed), profile)
+    return ChosenPlan(composition.bundle.name or typed, composition.plan, composition=composition)
 
 
 def _is_file(typed: str) -> bool:
     return typed.endswith(_FILES) or Path(typed).is_file()
-
-
-def absolute_source(typed: str) -> str:
-    """Return a source that means the same from anywhere.
-
-    Raises:
-        RefResolutionError: it is not a source.
-        UsageError: it is a bare name, and a path of that name exists: a name never is a path.
-    """
-    reference = parse_reference(typed)
-    if isinstance(reference, NameReference) and Path(typed).exists():
-        raise UsageError(f"{typed!r} is a name, not a path", hint=f"write ./{typed} for a path here")
-    if not isinstance(reference, FileReference):
-        return typed
-    path = str(Path(reference.path).expanduser().absolute())
-    return str(FileReference(path, reference.subpath))

@@ -10,6 +10,7 @@ from typing import Any
 from amplifier_core.mount_plan import SESSION_MEMBERS, MountPlan
 from amplifier_system.startup import end_the_start
 from amplifierd.home import Home
+from amplifierd.issues import ON_PROFILE
 from amplifierd.session_store.record import SessionRecord
 from amplifierd.sessions.approval import Approver
 from amplifierd.sessions.unread_keys import UnreadKey
@@ -58,7 +59,8 @@ async def begun(home: Home, opening: Opening, tell: Callable[[str], None]) -> At
     for line in await described(home, session):
         tell(f"warning: {line}")
     for warning in session.record.load_warnings:
-        tell(f"warning: {warning_words(warning)}")
+        word = "note" if warning.get("code") == ON_PROFILE else "warning"
+        tell(f"{word}: {warning_words(warning)}")
     if session.repaired:
         tell("note: the last turn was interrupted; the session has been repaired")
     return session

@@ -7,12 +7,13 @@ import os
 import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from amplifier_core.packages import provider_module_id, provider_name
+from amplifier_core.packages import provider_name
 from amplifier_foundation.io import load_yaml, yaml_problem
+from amplifier_foundation.sources import FileReference, NameReference, parse_reference
 from amplifier_sessions.session_directory import is_session_id
 from amplifierd.builds.build import Build
 from amplifierd.documents.inheritance import merge_sections
@@ -24,8 +25,11 @@ from amplifierd.session_defaults import WITHOUT_KEYS, default_profile
 from amplifierd.session_store.record import SessionRecord
 
 from .config import AppConfig, ResolvedConfig
-from .failures import UsageError, pick, say
+from .failures import UsageError, did_you_mean, pick, say
 from .session_names import PREFIX
+
+if TYPE_CHECKING:
+    from amplifier_foundation.registry import BundleRegistry
 
 _LOOKED_AT = 10_000
 
@@ -113,7 +117,7 @@ async def chosen_agent(
         return {"plan": plan, "overrides": _changes(home, config, plan), **options}
     source = config.source()
     if "bundle" in source:
-        return {"bundle": source["bundle"], "overrides": _changes(home, config, None), **options}
+        return {**await _of_bundle(home, config, source["bundle"]), **options}
     profile = await _profile(home, source.get("profile"))
     build = await home.profiles.compile(profile, frozen=frozen) if frozen else await home.profiles.ensure(profile)
     for warning in _warnings(home, build):
@@ -124,6 +128,54 @@ async def chosen_agent(
         "overrides": _changes(home, config, build.plan(), profile),
         **options,
     }
+
+
+def bundle_source(registry: BundleRegistry, typed: str) -> str:
+    """Return what a bundle that was typed is known by from anywhere: its registered name, or its source.
+
+    Raises:
+        UsageError: it is a bare name that is not registered.
+    """
+    if registry.find(typed) is not None:
+        return typed
+    source = absolute_source(typed)
+    if isinstance(parse_reference(source), NameReference):
+        known = registry.list_registered()
+        hint = did_you_mean(typed, known) or "amplifier bundle list shows them; amplifier bundle add adds one"
+        raise UsageError(f"there is no bundle {typed!r}", hint=hint)
+    return source
+
+
+def absolute_source(typed: str) -> str:
+    """Return a source that means the same from anywhere.
+
+    Raises:
+        RefResolutionError: it is not a source.
+        UsageError: it is a bare name, and a path of that name exists: a name never is a path.
+    """
+    reference = parse_reference(typed)
+    if isinstance(reference, NameReference) and Path(typed).exists():
+        raise UsageError(f"{typed!r} is a name, not a path", hint=f"write ./{typed} for a path here")
+    if not isinstance(reference, FileReference):
+        return typed
+    path = str(Path(reference.path).expanduser().absolute())
+    return str(FileReference(path, reference.subpath))
+
+
+async def base_profile(home: Home, config: ResolvedConfig) -> ProfileId | None:
+    """Return the profile that bundles run over, if the settings name one; else it is that of new sessions."""
+    named = config.values.profile
+    return await find_profile(home, named) if named else None
+
+
+async def _of_bundle(home: Home, config: ResolvedConfig, typed: str) -> dict[str, Any]:
+    """Return the same for a bundle; it is loaded here only if the plan has to say which provider is meant."""
+    source, below = bundle_source(home.bundles, typed), await base_profile(home, config)
+    agent: dict[str, Any] = {"bundle": source, **({"base_profile": str(below)} if below is not None else {})}
+    values, plan = config.values, None
+    if values.provider or values.model:
+        plan = (await home.composer.compose(await home.bundles.load_source(source), below)).plan
+    return {**agent, "overrides": _changes(home, config, plan)}
 
 
 def _changes(
@@ -186,9 +238,7 @@ async def _profile(home: Home, typed: str | None) -> ProfileId:
 def _provider(values: AppConfig, home: Home, plan: Mapping[str, Any] | None) -> str:
     """Return the module of the provider that is meant: the named one, else the first that has a key."""
     if plan is None:
-        if values.provider is None:
-            raise UsageError("the model of a bundle needs a provider", hint="name it, for example -p anthropic")
-        return provider_module_id(values.provider)
+        raise UsageError("which provider is meant is not known", hint="name a profile, a bundle or a plan")
     if values.provider:
         return picked_provider(values.provider, plan)
     return preferred_provider(plan, os.environ, home.keys.find)

@@ -148,6 +148,7 @@ class InDaemon:
         body = {
             "profile_name": agent.get("profile"),
             "bundle_uri": agent.get("bundle"),
+            "base_profile": agent.get("base_profile"),
             "mount_plan": agent.get("plan"),
             "settings_overrides": agent.get("overrides"),
             "limits": agent.get("limits"),

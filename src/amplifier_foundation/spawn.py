@@ -315,6 +315,7 @@ def child_bundle(bundle: Bundle, parent_plan: Mapping[str, Any], order: Order) -
     inheritance = {"tools": order.tool_inheritance, "hooks": order.hook_inheritance}
     for section, rules in inheritance.items():
         explicit = {key for entry in overlay[section] for key in _names_of(entry)}
+        explicit |= _required(plan["hooks"]) if section == "hooks" else set()
         plan[section] = _filtered(plan[section], rules, _POLICIES[section], explicit)
     return replace(
         agent_bundle(bundle, order.agent_name, instruction_of(definition)),
@@ -359,7 +360,8 @@ def _inherited(parent_plan: Mapping[str, Any]) -> dict[str, Any]:
         plan["tools"] = _normalised(policy["tools"])
     else:
         plan["tools"] = _filtered(plan["tools"], {"exclude": policy.get("exclude_tools")}, ("", "exclude"), set())
-    plan["hooks"] = _filtered(plan["hooks"], {"exclude": policy.get("exclude_hooks")}, ("", "exclude"), set())
+    required = _required(plan["hooks"])
+    plan["hooks"] = _filtered(plan["hooks"], {"exclude": policy.get("exclude_hooks")}, ("", "exclude"), required)
     return plan
 
 
@@ -391,6 +393,11 @@ def _filtered(
         if not explicit.isdisjoint(_names_of(entry))
         or (entry.get("module") in allowed if allowed is not None else entry.get("module") not in excluded)
     ]
+
+
+def _required(hooks: list[dict[str, Any]]) -> set[str | None]:
+    """Return the names of the hooks without which no session starts, a child neither."""
+    return {key for entry in hooks if entry.get("required") for key in _names_of(entry)}
 
 
 def _names_of(entry: Mapping[str, Any]) -> set[str | None]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from .checkpoints import Checkpoints
     from .collections.home_collections import Collections
     from .keys import Keys
+    from .plans.composition import Composer
     from .plans.home_plans import Plans
     from .sessions.home_sessions import Sessions
     from .sessions.runtime import Runtime
@@ -93,6 +95,16 @@ class Home:
         return open_bundles(self.paths, self.settings, self.progress)
 
     @cached_property
+    def composer(self) -> Composer:
+        from .plans.composition import Composer  # loaded when a bundle is used
+        from .session_defaults import default_profile
+
+        find_default = partial(
+            default_profile, self.paths, self.settings, self.profiles, self.keys, environment=os.environ
+        )
+        return Composer(self.paths, self.profiles, find_default, replaced=self.settings.sources.replace)
+
+    @cached_property
     def keys(self) -> Keys:
         from .keys import Keys  # loaded when a key is asked for
 
@@ -150,6 +162,7 @@ class Home:
             self.catalogue,
             self.keys,
             resolvers=self.resolver,
+            composer=lambda: self.composer,
             find_checkpoints=self.checkpoints_for,
             program=self.program,
             shared=shared,

@@ -9,6 +9,9 @@ from typing import Any, Literal
 
 Severity = Literal["error", "warning"]
 
+ON_PROFILE = "bundle-on-profile"
+"""The code of the remark that a bundle runs on top of a profile."""
+
 
 @dataclass(frozen=True, slots=True)
 class Issue:

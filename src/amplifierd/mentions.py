@@ -18,7 +18,8 @@ class ProfileMentionResolver:
     """Finds what a session mentions: in its profile's contexts, in collections, in its working directory.
 
     What is found must lie inside the root it was searched in, links resolved. `failure_reason` says why not. The root
-    of relative paths is the working directory, or a directory above it that is given as `inside`.
+    of relative paths is the working directory, or a directory above it that is given as `inside`. `declared` are files
+    with names of their own.
     """
 
     def __init__(
@@ -29,12 +30,14 @@ class ProfileMentionResolver:
         working_dir: Path,
         allow_home: bool = False,
         inside: Path | None = None,
+        declared: Mapping[str, Path] | None = None,
     ) -> None:
         self._inside = inside or working_dir
         self._contexts_dir = contexts_dir
         self._collections = dict(collection_roots)
         self._working_dir = working_dir
         self._allow_home = allow_home
+        self._declared = declared or {}
         self._roots: dict[Path, Path] = {}  # of every file found, the root it was found in
         self._reasons: dict[str, str] = {}
 
@@ -65,6 +68,9 @@ class ProfileMentionResolver:
 
     def _candidates(self, mention: str, body: str, relative_to: Path | None) -> list[tuple[Path, str]]:
         """Return roots and paths below them to try, in order."""
+        if body in self._declared:
+            file = self._declared[body]
+            return [(file.parent, file.name)]
         name, colon, path = body.partition(":")
         if colon:
             if name in ("", ".", "..") or "/" in name:

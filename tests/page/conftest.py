@@ -55,7 +55,7 @@ def complaints(daemon: PageDaemon) -> Complaints:
 @pytest.fixture
 def context(browser: Browser, daemon: PageDaemon, complaints: Complaints) -> Iterator[BrowserContext]:
     """Tabs of a browser that is logged in; it keeps nothing of what a test did but its first tab and its files."""
-    context = _CHROMIUM.kept("logged in", daemon.url, daemon.login_link)
+    context = _CHROMIUM.kept(f"logged in to {daemon.url}", daemon.url, daemon.login_link)
     with complaints.watched(context):
         try:
             yield context

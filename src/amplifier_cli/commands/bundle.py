@@ -10,19 +10,21 @@ from typing import Annotated, Any
 import typer
 
 from amplifier_cli.command_group import examples, new_group
-from amplifier_cli.config import Local, Project, SettingsFiles, chosen_layer, store_settings
+from amplifier_cli.config import Local, Project, SettingsFiles, chosen_layer, resolve_app_config, store_settings
 from amplifier_cli.exit_codes import ExitCode
 from amplifier_cli.failures import UsageError, pick
 from amplifier_cli.open_home import in_home
-from amplifier_cli.options import Json, Offline
-from amplifier_cli.plan_choice import absolute_source, find_bundle
+from amplifier_cli.options import Json, Offline, invocation_of
+from amplifier_cli.plan_choice import find_bundle
 from amplifier_cli.render import ago, counted, shortened, styled, write, write_fields, write_json, write_table
-from amplifier_core.mount_plan import MountPlan
+from amplifier_cli.session_choice import absolute_source, base_profile, bundle_source
+from amplifier_core.mount_plan import SESSION_MEMBERS, MountPlan, PlanEntry
 from amplifier_foundation.bundle import Bundle
 from amplifier_foundation.registry import BundleState
 from amplifier_foundation.validator import BundleValidator
 from amplifierd.bundles import open_bundles
 from amplifierd.home import Home
+from amplifierd.plans.composition import Composition
 from amplifierd.sessions.secret_values import without_secrets
 
 app = new_group(
@@ -66,21 +68,31 @@ def list_bundles(
 
 @app.command(epilog=examples("amplifier bundle show my-bundle", "amplifier bundle show ./bundle.md --json"))
 def show(ctx: typer.Context, bundle: BundleArgument, offline: Offline = False, as_json: Json = False) -> None:
-    """Show a bundle composed with its includes: modules, agents, context files and instruction."""
+    """Show a bundle as sessions run it: modules and where each comes from, agents, context files and instruction."""
 
     async def work(home: Home) -> None:
         found = await find_bundle(home, bundle)
-        described = _described(found)
+        settings = resolve_app_config(home=invocation_of(ctx).home)
+        composition = await home.composer.compose(found, await base_profile(home, settings))
+        described = {**_described(composition.bundle), **_composed(composition)}
         if as_json:
             write_json(described)
             return
         modules = {
-            section: [entry.identity for entry in MountPlan(described["plan"]).entries() if entry.section == section]
+            section: [one["module"] for one in described["modules"] if one["section"] == section]
             for section in ("orchestrator", "context", "providers", "tools", "hooks")
         }
         about = {key: described[key] for key in ("name", "version", "description", "source", "includes")}
         rest = {"agents": [*described["agents"]], "context files": [*described["context"]]}
         write_fields({**about, **modules, **rest})
+        origins = dict.fromkeys(one["from"] for one in described["modules"])
+        by_origin = {
+            f"from {name}": [one["module"] for one in described["modules"] if one["from"] == name] for name in origins
+        }
+        write("")
+        write_fields(by_origin)
+        for note in composition.notes:
+            write(f"{styled('note:', 'dim')} {note}")
         if found.instruction:
             write(f"\n{styled(shortened(found.instruction, _WIDE), 'dim')}")
 
@@ -152,8 +164,8 @@ def use(ctx: typer.Context, bundle: BundleArgument, project: Project = False, lo
     layer = chosen_layer(project=project, local=local)
 
     async def work(home: Home) -> None:
-        await find_bundle(home, bundle)
-        chosen = bundle if home.bundles.find(bundle) else absolute_source(bundle)
+        await home.composer.compose(await find_bundle(home, bundle))
+        chosen = bundle_source(home.bundles, bundle)
         files = SettingsFiles.of(home.paths, Path.cwd())
         file = files.at(layer)
         with home.trust.following(files.project_dir):
@@ -216,6 +228,31 @@ def _described(bundle: Bundle) -> dict[str, Any]:
         "context": {name: str(path) for name, path in bundle.context.items()},
         "instruction": bundle.instruction,
     }
+
+
+def _composed(composition: Composition) -> dict[str, Any]:
+    """Return the plan that sessions run, and of every module which bundle or profile it is from."""
+    modules = [
+        {"section": entry.section, "module": entry.identity, "from": _origin_of(composition, entry)}
+        for entry in MountPlan(composition.plan).entries()
+    ]
+    return {
+        "plan": without_secrets(composition.plan),
+        "modules": modules,
+        "base_profile": composition.base_profile,
+        "is_behaviour": composition.is_behaviour,
+        "notes": composition.notes,
+    }
+
+
+def _origin_of(composition: Composition, entry: PlanEntry) -> str:
+    place = entry.place if entry.section in SESSION_MEMBERS else f"{entry.section}[{_key_of(entry)}]"
+    origin = composition.explain(f"{place}.module")["origin"]
+    return str(origin["profile"] or "default")
+
+
+def _key_of(entry: PlanEntry) -> str:
+    return str(entry.spec.get("id") or entry.module_id)
 
 
 def _moment(value: Any) -> str | None:

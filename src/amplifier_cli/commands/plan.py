@@ -15,12 +15,13 @@ from amplifier_cli.exit_codes import ExitCode
 from amplifier_cli.failures import UsageError, did_you_mean
 from amplifier_cli.open_home import in_home
 from amplifier_cli.options import Bundle, Json, invocation_of
-from amplifier_cli.plan_choice import chosen_plan, chosen_profile
+from amplifier_cli.plan_choice import ChosenPlan, chosen_plan
 from amplifier_cli.render import counted, styled, write, write_data, write_json
 from amplifier_cli.session_choice import read_plan_file
 from amplifier_core.mount_plan import MountPlan
 from amplifierd.home import Home
 from amplifierd.plans.conversion import Form
+from amplifierd.plans.home_plans import by_entry_path
 from amplifierd.sessions.secret_values import without_secrets
 
 app = new_group(
@@ -58,7 +59,8 @@ def show(
 
     async def work(home: Home) -> None:
         chosen = await chosen_plan(home, invocation_of(ctx), plan, bundle=bundle, config=config)
-        found = home.plans.convert(chosen.plan, form, build=chosen.build)
+        is_as_it_is = chosen.composition is not None and form == "portable"
+        found = chosen.plan if is_as_it_is else home.plans.convert(chosen.plan, form, build=chosen.build)
         _write(without_secrets(found), as_json=as_json)
 
     config = resolve_app_config(home=invocation_of(ctx).home)
@@ -69,6 +71,7 @@ def show(
     epilog=examples(
         "amplifier plan explain session.orchestrator.module",
         'amplifier plan explain "tools[tool-bash].config.timeout" --profile coding',
+        "amplifier plan explain providers --bundle my-bundle",
         "amplifier plan explain instruction",
     )
 )
@@ -76,22 +79,22 @@ def explain(
     ctx: typer.Context,
     key: Annotated[str, typer.Argument(help="The path of the value.", show_default=False)],
     profile: Annotated[
-        str | None, typer.Option(metavar="ID", help="The profile; by default the one new sessions use.")
+        str | None, typer.Option(metavar="ID", help="The profile; by default what new sessions use.")
     ] = None,
+    bundle: Bundle = None,
     as_json: Json = False,
 ) -> None:
     """Show where a value of a plan comes from: the file, the line, and what it overrode."""
 
     async def work(home: Home) -> None:
-        own = resolve_app_config(home=invocation_of(ctx).home).source().get("profile")
-        profile_id = await chosen_profile(home, profile or own)
-        build = await home.profiles.ensure(profile_id)
+        chosen = await chosen_plan(home, invocation_of(ctx), profile, bundle=bundle)
         try:
-            found = _safe(key, await home.plans.explain(build, key))
+            found = _safe(key, await _explained(home, chosen, key))
         except KeyError as error:
-            known = [*_keys(build.plan()), "instruction"]
-            hint = did_you_mean(key, known) or f"amplifier plan show {profile_id} shows what there is"
-            raise UsageError(f"the plan of {profile_id} has no {key!r}", hint=hint) from error
+            known = [*_keys(chosen.plan), "instruction"]
+            option = "--bundle " if chosen.composition is not None else ""
+            hint = did_you_mean(key, known) or f"amplifier plan show {option}{chosen.name} shows what there is"
+            raise UsageError(f"the plan of {chosen.name} has no {key!r}", hint=hint) from error
         if as_json:
             write_json(found)
             return
@@ -165,6 +168,14 @@ def convert(
         _write(home.plans.convert(read_plan_file(file), form), as_json=as_json)
 
     in_home(ctx, work)
+
+
+async def _explained(home: Home, chosen: ChosenPlan, key: str) -> dict[str, Any]:
+    if chosen.composition is not None:
+        return chosen.composition.explain(by_entry_path(key))
+    if chosen.build is None:
+        raise UsageError(f"{chosen.name} is a plan, which says everything itself", hint="name a profile or a bundle")
+    return await home.plans.explain(chosen.build, key)
 
 
 def _write(plan: dict[str, Any], *, as_json: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -207,6 +208,18 @@ class Bundle:
         An empty list means that every mode can be used as it is written.
         """
         return modes.find_mode_faults(self)
+
+    def layers(self) -> tuple[provenance.Layer, ...]:
+        """Return what this bundle is composed of: of every file, the part that it says."""
+        return self._get_layers(_prefixed_context(self))
+
+    def revised(self, layers: Sequence[provenance.Layer], **sections: Any) -> Self:
+        """Return a copy with other sections, and with other layers that explain them."""
+        result = copy(self)
+        for name, section in sections.items():
+            setattr(result, name, section)
+        result._layers = tuple(layers)
+        return result
 
     def load_agent_metadata(self) -> None:
         """Fill what the agents' definitions leave open from their files; what a definition says itself stays.

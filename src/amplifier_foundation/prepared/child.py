@@ -128,6 +128,8 @@ def _hand_down_by_policy(plan: dict[str, Any], policy: Mapping[str, Any], own: B
     present = MountPlan(plan).lists()
     for section, named in (("tools", own.tools), ("hooks", own.hooks)):
         explicit = {entry.get("module") for entry in named if isinstance(entry, dict)}
+        if section == "hooks":  # a guard goes with every child
+            explicit |= {entry.get("module") for entry in present["hooks"] if entry.get("required")}
         excluded = {*(policy.get(f"exclude_{section}") or ())} - explicit
         if section == "tools" and isinstance(policy.get("tools"), list):
             chosen = [{"module": entry} if isinstance(entry, str) else entry for entry in policy["tools"]]

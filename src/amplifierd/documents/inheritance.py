@@ -331,11 +331,11 @@ def merge_sections(
             merged[name] = _merge_section(name, inherited.get(name), section)
     _merge_policy(merged, inherited if may_widen else parent, child, may_widen=may_widen)
     if not may_widen:
-        _narrow_level(merged, parent, child)
+        narrow_level(merged, parent, child)
     return merged
 
 
-def _narrow_level(merged: dict[str, Any], parent: Sections, child: Sections) -> None:
+def narrow_level(merged: dict[str, Any], parent: Sections, child: Sections) -> None:
     """Let a child that is not the user's own only narrow the permission level.
 
     Raises:

@@ -251,6 +251,10 @@ class OfBuild:
     def __init__(self, build: Build, is_fetched: Callable[[str], bool], agent: str | None = None) -> None:
         self._build, self._is_fetched, self._agent = build, is_fetched, agent
 
+    @property
+    def profile(self) -> str:
+        return str(self._build.profile_id)
+
     def for_agent(self, agent: str) -> OfBuild:
         return OfBuild(self._build, self._is_fetched, agent)
 
@@ -281,13 +285,15 @@ class OfBuild:
 
 
 class OfBundle:
-    """The origins of a bundle's plan: what lies in the cache was fetched."""
+    """The origins of a bundle's plan: what lies in the cache was fetched. `base` has those of the profile below it."""
 
-    def __init__(self, bundle: Bundle, cache_dir: Path, agent: str | None = None) -> None:
-        self._bundle, self._cache_dir, self._agent = bundle, cache_dir, agent
+    def __init__(
+        self, bundle: Bundle, cache_dir: Path, agent: str | None = None, *, base: OfBuild | None = None
+    ) -> None:
+        self._bundle, self._cache_dir, self._agent, self._base = bundle, cache_dir, agent, base
 
     def for_agent(self, agent: str) -> OfBundle:
-        return OfBundle(self._bundle, self._cache_dir, agent)
+        return OfBundle(self._bundle, self._cache_dir, agent, base=self._base and self._base.for_agent(agent))
 
     def __call__(self, steps: Steps, value: Any) -> str | None:
         place = _REQUEST
@@ -298,6 +304,8 @@ class OfBundle:
                 continue
             if known["value"] == value:
                 file, line = known["origin"]["file"], known["origin"]["line"]
+                if file is None and self._base is not None and known["origin"]["bundle"] == self._base.profile:
+                    return self._base(steps, value)
                 if file is not None and not Path(file).resolve().is_relative_to(self._cache_dir.resolve()):
                     return None
                 name = known["origin"]["bundle"] or "the bundle"

@@ -107,7 +107,7 @@ class Plans:
             KeyError: the plan has no such value.
         """
         build = await self._build(id_or_build)
-        path = _SESSION_SECTION.sub(r"session.\1", _SESSION_SOURCE.sub(r"session.\1.source", key))
+        path = by_entry_path(key)
         return await asyncio.to_thread(lambda: self._explain(self._layers(build, overrides), path))
 
     async def explain_all(
@@ -242,6 +242,11 @@ class _Layers:
     origins: Mapping[str, Any]
     plan: Mapping[str, Any]
     given: Mapping[str, Any]
+
+
+def by_entry_path(key: str) -> str:
+    """Return the key path of a value in the portable form, for one in either form."""
+    return _SESSION_SECTION.sub(r"session.\1", _SESSION_SOURCE.sub(r"session.\1.source", key))
 
 
 def _value_at(plan: Mapping[str, Any], path: str) -> Any:

@@ -13,6 +13,8 @@ from amplifierd.exceptions import ProfileValidationError
 from amplifierd.identifiers import ProfileId
 from amplifierd.issues import Issue, errors
 
+from .guards import guard_of, tightened, without_guards
+
 REQUEST = "request"
 """Names the layer of what a request changes."""
 
@@ -48,7 +50,7 @@ def lay_over_plan(plan: Mapping[str, Any], overrides: Mapping[str, Any], *, allo
     Raises:
         ProfileValidationError: the overrides are not allowed; with all issues.
     """
-    given = read_overrides(overrides, plan, allow_modules=allow_modules)
+    given = _tightening(read_overrides(overrides, plan, allow_modules=allow_modules), plan)
     portable = MountPlan(plan).by_entry()
     try:
         merged = merge_sections(exclude(portable, given.get("exclude") or {}, lambda location: None), given)
@@ -57,6 +59,17 @@ def lay_over_plan(plan: Mapping[str, Any], overrides: Mapping[str, Any], *, allo
         raise ProfileValidationError(f"The overrides cannot be used:\n  {issue}", [issue]) from exc
     _check_required(portable, merged)
     return merged
+
+
+def _tightening(given: dict[str, Any], plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return overrides in which each guard has the whole configuration that it gets: its own, and more."""
+    hooks = given.get("hooks") or []
+    if all(guard_of(entry) is None for entry in hooks):
+        return given
+    guards = [entry.spec for entry in MountPlan(plan).entries(section="hooks") if guard_of(entry.spec)]
+    named = {guard_of(entry) for entry in hooks}
+    kept = [tightened(guard, hooks)[0] for guard in guards if guard_of(guard) in named]
+    return {**given, "hooks": [*without_guards(hooks), *kept]}
 
 
 def _agent(name: str, agent: Any, profile_id: ProfileId) -> Any:

@@ -117,6 +117,11 @@ def declared_by(entry: PlanEntry, resolver: ModuleSourceResolver | None = None) 
     return undeclared if declared is None else declared
 
 
+def is_display(module_id: str) -> bool:
+    """True for a module of the ecosystem that shows or names sessions."""
+    return _undeclared().get(module_id, {}).get("is_display") is True
+
+
 def key_variables(entry: PlanEntry, resolver: ModuleSourceResolver | None = None) -> tuple[str, ...]:
     """Return the environment variables in which a provider looks for its key.
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 from pydantic import Field
 
+from amplifier_core.boundary import Boundary
 from amplifierd.builds.build import Build
 from amplifierd.builds.origins import single_values
 from amplifierd.daemon.daemon import Daemon
@@ -14,10 +16,13 @@ from amplifierd.exceptions import RequestRefusedError
 from amplifierd.http.dependencies import Reader, TheDaemon
 from amplifierd.http.models import Answer, SessionId
 from amplifierd.http.routers import api_router
+from amplifierd.plans.composition import Composition
 from amplifierd.session_store.record import SessionRecord
 from amplifierd.sessions.secret_values import masked, without_secrets
 
 from .plans import Explanation, PlanDifference
+
+logger = logging.getLogger(__name__)
 
 router = api_router("/sessions/{session_id}", tags=["sessions"])
 
@@ -27,11 +32,12 @@ class ExplainedValue(Explanation):
 
 
 class ExplainedPlan(Answer):
-    """Every single value of a session's plan. Without a build, they were all set by the session's creator."""
+    """Every single value of a session's plan. Without a build or bundle, they were all set by the session's creator."""
 
     session_id: str
     build_id: str | None
     values: list[ExplainedValue]
+    notes: list[str] = Field(default=[], description="what of a bundle's plan came from where, and what did not count")
 
 
 class NewestBuild(Answer):
@@ -62,16 +68,18 @@ async def get_session_lock(daemon: TheDaemon, caller: Reader, session_id: Sessio
 async def explain_session(daemon: TheDaemon, caller: Reader, session_id: SessionId) -> ExplainedPlan:
     """Say which file set each value of a session's plan, and what it overrode."""
     record = await daemon.access.get(caller, session_id)
-    build = await _build_of(daemon, record)
-    if build is None:
-        plan = await daemon.home.sessions.reader.plan(session_id)
-        found: dict[str, Any] = {
-            key: {"value": value, "origin": None, "overrode": []} for key, value in single_values(plan).items()
-        }
+    build, notes = await _build_of(daemon, record), list[str]()
+    plan = {} if build is not None else await daemon.home.sessions.reader.plan(session_id)
+    found: dict[str, Any]
+    if (composition := await _composition_of(daemon, record)) is not None:
+        found, notes = await asyncio.to_thread(composition.explain_all, plan), composition.notes
+    elif build is None:
+        found = {key: {"value": value, "origin": None, "overrode": []} for key, value in single_values(plan).items()}
     else:
         found = await daemon.home.plans.explain_all(build, overrides=record.settings_overrides)
     values = [ExplainedValue(key=key, **explained) for key, explained in masked(found).items()]
-    return ExplainedPlan(session_id=session_id, build_id=build.build_id if build else None, values=values)
+    build_id = build.build_id if build else None
+    return ExplainedPlan(session_id=session_id, build_id=build_id, values=values, notes=notes)
 
 
 @router.get("/newest-build")
@@ -110,6 +118,16 @@ async def _difference(daemon: Daemon, record: SessionRecord, own: Build | None, 
     sides = (without_secrets(before), without_secrets(after))
     found = await asyncio.to_thread(plans.diff, *sides, builds=(own, newest))
     return PlanDifference(**found.to_dict(), text=str(found))
+
+
+async def _composition_of(daemon: Daemon, record: SessionRecord) -> Composition | None:
+    """Return how the plan of a bundle's session was put together, None for others and for a bundle that is gone."""
+    if record.bundle is None:
+        return None
+    setups = daemon.home.sessions.runtime.setups
+    with Boundary(logger, "the bundle of session %s cannot be explained: %s", record.session_id):
+        return await setups.composition(record.bundle, record.base_profile, record.build_id)
+    return None
 
 
 async def _build_of(daemon: Daemon, record: SessionRecord) -> Build | None:

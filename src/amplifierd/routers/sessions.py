@@ -78,6 +78,9 @@ class NewSession(Body):
     profile_name: str | None = None
     bundle_name: str | None = None
     bundle_uri: str | None = None
+    base_profile: str | None = Field(
+        default=None, description="the profile that the bundle runs over; by default the one of new sessions"
+    )
     mount_plan: dict[str, Any] | None = None
     working_dir: str | None = None
     working_dir_scope: WorkingDirScope | None = Field(
@@ -191,6 +194,7 @@ async def create_session(
         record = await daemon.home.sessions.create(
             body.profile_name and checked_profile_id(body.profile_name),
             bundle=bundle,
+            base_profile=body.base_profile and checked_profile_id(body.base_profile),
             plan=plan,
             working_dir=directory,
             working_dir_scope=body.working_dir_scope,

@@ -45,6 +45,7 @@ class SessionRecord(BaseModel):
     status: SessionState = "active"
     profile_name: str | None = None
     bundle: str | None = None
+    base_profile: str | None = None
     working_dir: str
     working_dir_scope: WorkingDirScope = "host"
     working_dir_host: str | None = None

@@ -152,6 +152,7 @@ class Branches:
         return plan, {
             "profile_name": str(setup.profile_id),
             "bundle": None,
+            "base_profile": None,
             "agent_name": None,
             "origin": None,
             "build_id": build.build_id if build else None,

@@ -139,6 +139,7 @@ class Children:
             session_id=child.session_id,
             profile_name=parent.profile_name,
             bundle=parent.bundle,
+            base_profile=parent.base_profile,
             working_dir=parent.working_dir,
             working_dir_scope=parent.working_dir_scope,
             working_dir_host=parent.working_dir_host,

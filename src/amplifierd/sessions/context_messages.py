@@ -32,13 +32,20 @@ class MentionPlaces:
     collection_roots: Mapping[str, Path] = field(default_factory=dict)
     allow_home: bool = False
 
-    def resolver(self, working_dir: Path | None = None, inside: Path | None = None) -> ProfileMentionResolver:
+    def resolver(
+        self,
+        working_dir: Path | None = None,
+        inside: Path | None = None,
+        *,
+        declared: Mapping[str, Path] | None = None,
+    ) -> ProfileMentionResolver:
         return ProfileMentionResolver(
             contexts_dir=self.contexts_dir,
             collection_roots=self.collection_roots,
             working_dir=working_dir or self.working_dir,
             allow_home=self.allow_home,
             inside=inside,
+            declared=declared,
         )
 
 
@@ -77,13 +84,21 @@ class ContextMessages:
             for message in messages
         ]
 
-    async def begin(self, instruction: str, *, source: Mapping[str, Any] | None) -> None:
-        """Take in what the session starts with: the instruction and what it mentions, then every `AGENTS.md`."""
+    async def begin(
+        self, instruction: str, *, source: Mapping[str, Any] | None, declared: Mapping[str, Path] | None = None
+    ) -> None:
+        """Take in what the session starts with: the instruction and what it mentions, then every `AGENTS.md`.
+
+        `declared` are the context files that a behaviour adds to the instruction, by name.
+        """
         self.is_begun = True
         if instruction:
             origin = {"kind": "instruction", "sources": [str(value) for value in (source or {}).values()]}
             self._keep([_entry("system", instruction, origin, digest(instruction))], 0)
             await self._mentioned(instruction, self.places.resolver(), 0, "context_file")
+        if declared:
+            names = " ".join(f'@"{name}"' for name in declared)
+            await self._mentioned(names, self.places.resolver(declared=declared), 0, "context_file")
         root, directories = await asyncio.to_thread(_find_agents_files, self.places.working_dir)
         for directory in directories:
             await self._mentioned(f"@{_AGENTS_FILE}", self.places.resolver(directory, root), 0, "context_file")

@@ -48,6 +48,7 @@ _WHOLE_PLAN = (
 class SessionRequest:
     """What a new session is asked to be; exactly one of `profile`, `bundle` and `plan`.
 
+    `base_profile` is the profile that a bundle runs over, by default the one of new sessions.
     `build` is that of the profile if the caller has made sure of it already. `history` has messages of a conversation
     that went on elsewhere, and goes on here. `permission_level` is what a person chose; otherwise that of the profile
     counts, or of the bundle or plan, which can only narrow.
@@ -57,6 +58,7 @@ class SessionRequest:
     build: Build | None = None
     bundle: str | None = None
     plan: Mapping[str, Any] | None = None
+    base_profile: str | None = None
     working_dir: Path = field(default_factory=Path.cwd)
     working_dir_scope: WorkingDirScope | None = None
     session_id: str | None = None
@@ -106,7 +108,8 @@ class Creation:
         name = checked_name(request.name)
         request = await self._without_secrets(request)
         setup, plan = await self._checked_plan(request)
-        level = request.permission_level or _level_in(plan, is_own=setup.build is not None)
+        is_narrowed = setup.build is not None or setup.composition is not None
+        level = request.permission_level or _level_in(plan, is_own=is_narrowed)
         moment = now()
         messages = _stored(request.history)
         record = checked_record(
@@ -115,6 +118,7 @@ class Creation:
             status="active" if request.start else "created",
             profile_name=str(setup.profile_id) if setup.profile_id else None,
             bundle=request.bundle,
+            base_profile=setup.base_profile,
             working_dir=str(request.working_dir),
             **self._machine.place_of(request.working_dir, request.working_dir_scope),
             is_trusted=request.is_trusted,
@@ -122,7 +126,7 @@ class Creation:
             started_at=moment if request.start else None,
             last_activity_at=moment,
             updated_at=moment,
-            build_id=setup.build.build_id if setup.build else None,
+            build_id=setup.build_id,
             owner=request.owner,
             parent_session_id=request.parent_session_id,
             limits=request.limits.to_json() or None,
@@ -174,8 +178,9 @@ class Creation:
             plan["session"] = _with_profile_name(plan["session"], str(setup.profile_id))
             return setup, plan
         if request.bundle is not None:
-            setup = await self._setups.of_bundle(request.bundle, request.working_dir)
-            plan = deepcopy(await self._concealed(setup.prepared.mount_plan)) if setup.prepared else {}
+            setup = await self._setups.of_bundle(request.bundle, request.working_dir, request.base_profile)
+            assert setup.composition is not None
+            plan = deepcopy(await self._concealed(setup.composition.plan))
         else:
             setup = await self._setups.of_plan(
                 request.working_dir, is_requested=request.owner not in OWNERS_OF_THE_HOME

@@ -195,7 +195,8 @@ class Sessions:
         record = await self._active(session_id)
         setup, plan = await self._plan_with(record, profile)
         build_id = setup.build.build_id if setup.build else None
-        changes = {"profile_name": str(setup.profile_id), "bundle": None, "build_id": build_id, "stale": False}
+        changes = {"profile_name": str(setup.profile_id), "bundle": None, "base_profile": None, "stale": False}
+        changes["build_id"] = build_id
         told = {"from": record.profile_name or record.bundle, "to": changes["profile_name"], "build_id": build_id}
         return await self._switch(session_id, setup, plan, changes, told, cancel=cancel)
 

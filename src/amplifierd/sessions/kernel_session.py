@@ -209,7 +209,8 @@ class KernelSession:
         is_new = not told.is_begun
         if is_new:
             told.inherit(inherited)
-            await told.begin(runner.setup.instruction, source=runner.setup.source)
+            setup = runner.setup
+            await told.begin(setup.instruction, source=setup.source, declared=setup.context)
         if self.messages:
             await self._install(self.messages)
         else:

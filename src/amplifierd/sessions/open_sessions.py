@@ -122,8 +122,9 @@ class OpenSessions:
     ) -> SessionRecord:
         """Store a session without starting it.
 
-        `options` are `session_id`, `name`, `overrides`, `form`, `limits`, `on_takeover`, `metadata`, `tags`, `owner`,
-        `working_dir_scope`, `start`, `history`, and `build`, what `home.profiles.ensure` has returned for the profile.
+        `options` are `base_profile`, `session_id`, `name`, `overrides`, `form`, `limits`, `on_takeover`, `metadata`,
+        `tags`, `owner`, `working_dir_scope`, `start`, `history`, and `build`, what `home.profiles.ensure` has returned
+        for the profile.
 
         Raises:
             MountPlanError: the plan breaks rules.
@@ -263,11 +264,11 @@ class OpenSessions:
             return
         record = await self._reader.elsewhere.read(session_id)
         setup, plan = await self._plan_of_foreign(record)
-        build = setup.build
         changes = {
             "profile_name": str(setup.profile_id) if setup.profile_id else None,
             "bundle": record.bundle if setup.prepared is not None else None,
-            "build_id": build.build_id if build else None,
+            "base_profile": setup.base_profile,
+            "build_id": setup.build_id,
             **self.runtime.machine.place_of(record.working_dir),
         }
         new: NewSession = await self._reader.elsewhere.copied(session_id, plan, **changes)

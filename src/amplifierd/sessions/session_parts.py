@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from amplifierd.builds.home_profiles import Profiles
 from amplifierd.bundles import open_bundles
@@ -29,6 +31,9 @@ from .session_reading import SessionReader
 from .session_setup import Resolvers, SetupFinder
 from .working_place import Machine
 
+if TYPE_CHECKING:
+    from amplifierd.plans.composition import Composer
+
 
 def open_sessions(
     paths: Paths,
@@ -39,6 +44,7 @@ def open_sessions(
     keys: Keys,
     *,
     resolvers: Resolvers,
+    composer: Callable[[], Composer],
     find_checkpoints: FindCheckpoints,
     program: str = "library",
     shared: Runtime | None = None,
@@ -64,9 +70,9 @@ def open_sessions(
         catalogue,
         resolvers,
         bundles=bundles,
+        composer=composer,
         allow_home=security.allow_home_mentions,
         offline=settings.offline,
-        replaced=settings.sources.replace,
     )
     loaded = LoadedSessions(most=settings.sessions.max_loaded, idle_s=settings.sessions.idle_unload_minutes * 60)
     if shared is not None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from amplifier_system.urls import shown
 from amplifierd.builds.build import Build
 from amplifierd.builds.home_profiles import Profiles
 from amplifierd.builds.module_resolver import DaemonModuleSourceResolver
-from amplifierd.builds.resources import REPLACED, tell_replaced, without_source
+from amplifierd.builds.resources import REPLACED
 from amplifierd.collections.catalogue import Catalogue
 from amplifierd.exceptions import SessionStateError
 from amplifierd.identifiers import OWNERS_OF_THE_HOME, ProfileId
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from amplifier_foundation.prepared import PreparedBundle
     from amplifier_foundation.prepared.system_prompt import SystemPrompt
     from amplifier_foundation.registry import BundleRegistry
+    from amplifierd.plans.composition import Composer, Composition
 
 Resolvers = Callable[..., DaemonModuleSourceResolver]
 
@@ -38,8 +39,9 @@ Resolvers = Callable[..., DaemonModuleSourceResolver]
 class SessionSetup:
     """Where a session's modules come from, and what it is told at its beginning.
 
-    `instruction` is the text of a profile or of a profile's agent. A bundle has its own way: `bundle` is the one whose
-    system prompt the context is given. `warning` says what is not as it was when the session was created,
+    `instruction` is the text of a profile or of a profile's agent, and `context` has the files that a behaviour adds to
+    it. A bundle has its own way: `bundle` is the one whose system prompt the context is given. `composition` is how a
+    bundle's plan was put together. `warning` says what is not as it was when the session was created,
     `newer_build` what a switch to the same profile would bring, and `replaced` which modules are not from the source
     that is named for them.
     """
@@ -48,11 +50,13 @@ class SessionSetup:
     places: MentionPlaces
     import_path: Callable[[], AbstractContextManager[Any]] = nullcontext
     instruction: str = ""
+    context: Mapping[str, Path] = field(default_factory=dict)
     source: Mapping[str, Any] = field(default_factory=dict)
     profile_id: ProfileId | None = None
     build: Build | None = None
     prepared: PreparedBundle | None = None
     bundle: Bundle | None = None
+    composition: Composition | None = None
     warning: str | None = None
     newer_build: str | None = None
     replaced: tuple[str, ...] = ()
@@ -60,10 +64,22 @@ class SessionSetup:
     """Says where a value of the session's plan comes from."""
 
     @property
+    def base_profile(self) -> str | None:
+        """The profile below a bundle."""
+        return self.composition.base_profile if self.composition is not None else None
+
+    @property
+    def build_id(self) -> str | None:
+        """The build of the profile that a session runs, or that its bundle runs over."""
+        build = self.composition.base if self.composition is not None else self.build
+        return build.build_id if build is not None else None
+
+    @property
     def warnings(self) -> list[dict[str, Any]]:
         """What the session's record says about where its modules come from."""
         changed = [{"code": "build-changed", "message": self.warning}] if self.warning else []
-        return [*changed, *({"code": REPLACED, "message": text} for text in self.replaced)]
+        composed: list[dict[str, Any]] = [*self.composition.remarks] if self.composition is not None else []
+        return [*changed, *composed, *({"code": REPLACED, "message": text} for text in self.replaced)]
 
     def for_agent(self, agent_name: str, instruction: str) -> SessionSetup:
         """Return the setup of a session that works as an agent."""
@@ -72,7 +88,7 @@ class SessionSetup:
         if isinstance(place_of, OfBuild | OfBundle):
             place_of = place_of.for_agent(agent_name)
         if self.prepared is None or self.bundle is None:
-            return replace(self, instruction=instruction, source=own, warning=None, place_of=place_of)
+            return replace(self, instruction=instruction, context={}, source=own, warning=None, place_of=place_of)
         from amplifier_foundation.spawn import agent_bundle  # few sessions are made from bundles
 
         bundle = agent_bundle(self.bundle, agent_name, instruction)
@@ -105,15 +121,14 @@ class SetupFinder:
         resolvers: Resolvers,
         *,
         bundles: Callable[[], BundleRegistry],
+        composer: Callable[[], Composer],
         allow_home: bool,
         offline: bool,
-        replaced: Collection[str] = (),
     ) -> None:
-        self._replaced = replaced
         self._paths, self._profiles, self._catalogue = paths, profiles, catalogue
         self._resolvers, self._bundles, self._allow_home = resolvers, bundles, allow_home
-        self._offline = offline
-        self._prepared: dict[str, tuple[PreparedBundle, tuple[str, ...]]] = {}
+        self._composer, self._offline = composer, offline
+        self._prepared: dict[str, PreparedBundle] = {}
         self._builds: WeakValueDictionary[Path, Build] = WeakValueDictionary()
 
     async def of_record(self, record: SessionRecord) -> SessionSetup:
@@ -122,7 +137,7 @@ class SetupFinder:
             return await self.of_profile(record.profile_name, Path(record.working_dir), record.build_id)
         if record.bundle is not None:
             self._check_bundle(record, record.bundle)
-            return await self.of_bundle(record.bundle, Path(record.working_dir))
+            return await self.of_bundle(record.bundle, Path(record.working_dir), record.base_profile, record.build_id)
         is_foreign = record.verified is False or record.owner not in OWNERS_OF_THE_HOME
         return await self.of_plan(Path(record.working_dir), is_requested=is_foreign)
 
@@ -185,41 +200,93 @@ class SetupFinder:
             known = self._builds[build.path] = build
         return known
 
-    async def of_bundle(self, reference: str, working_dir: Path) -> SessionSetup:
-        """Return the setup of a bundle, loaded and prepared."""
-        if reference not in self._prepared:
-            bundle = await self._bundles().load(reference)
-            told = self._use_installed(bundle)
-            prepared = await bundle.prepare(cache_dir=self._paths.cache, offline=self._offline)
-            self._prepared[reference] = prepared, told
-        prepared, told = self._prepared[reference]
+    async def of_bundle(
+        self, reference: str, working_dir: Path, base_profile: str | None = None, build_id: str | None = None
+    ) -> SessionSetup:
+        """Return the setup of a bundle, loaded, composed over a profile, and prepared."""
+        bundle = await self._bundles().load(reference)
+        composition = await self._composer().compose(bundle, base_profile, build_id)
+        prepared = await self._prepare(composition)
+        base, own = composition.base, composition.bundle
+        is_behaviour = composition.is_behaviour and base is not None
+        resolver = self._resolvers(pins={str(base.profile_id): base.path}) if base is not None else None
         return SessionSetup(
-            resolver=prepared.resolver,
-            places=self._places(working_dir, None),
-            import_path=lambda: _Held(prepared),
-            source={"bundle": reference},
+            resolver=ComposedModules(prepared.resolver, resolver, composition.base_profile),
+            places=self._places(working_dir, base.path / "contexts" if base else None, own if is_behaviour else None),
+            import_path=lambda: _import_paths(prepared, base),
+            instruction=base.instruction() if is_behaviour and base is not None else "",
+            context=own.context if is_behaviour else {},
+            source={"bundle": reference, **({"profile": composition.base_profile} if is_behaviour else {})},
             prepared=prepared,
-            bundle=prepared.bundle,
-            replaced=told,
-            place_of=OfBundle(prepared.bundle, self._paths.cache),
+            bundle=None if is_behaviour else own,
+            composition=composition,
+            replaced=composition.replaced,
+            place_of=OfBundle(
+                composition.whole,
+                self._paths.cache,
+                base=OfBuild(base, self._catalogue.is_fetched) if base is not None else None,
+            ),
         )
 
-    def _use_installed(self, bundle: Bundle) -> tuple[str, ...]:
-        """Mean the installed modules that the settings put in the place of the bundle's sources; returns which."""
-        told = tell_replaced(bundle.view(), self._replaced)
-        if told:
-            for section, value in bundle.view().map(without_source(self._replaced)).items():
-                setattr(bundle, section, value)
-        return tuple(f"{issue.code}: {issue.message}" for issue in told)
+    async def composition(
+        self, reference: str, base_profile: str | None = None, build_id: str | None = None
+    ) -> Composition:
+        """Return a bundle as sessions run it; none of its modules is fetched.
+
+        Raises:
+            BundleError: it cannot be loaded or used.
+            ProfileError: it needs the profile of new sessions, which cannot be used.
+        """
+        return await self._composer().compose(await self._bundles().load_source(reference), base_profile, build_id)
+
+    async def _prepare(self, composition: Composition) -> PreparedBundle:
+        """Return one and the same for all sessions that need the same of a bundle."""
+        key = composition.fingerprint
+        if key not in self._prepared:
+            prepared = await composition.bundle.prepare(cache_dir=self._paths.cache, offline=self._offline)
+            self._prepared.setdefault(key, prepared)
+        return self._prepared[key]
 
     async def of_plan(self, working_dir: Path, *, is_requested: bool) -> SessionSetup:
         """Return the setup of a plan that stands for itself; one that somebody else wrote is a request."""
         place_of = requested_place if is_requested else own_place
         return SessionSetup(resolver=self._resolvers(), places=self._places(working_dir, None), place_of=place_of)
 
-    def _places(self, working_dir: Path, contexts_dir: Path | None) -> MentionPlaces:
+    def _places(self, working_dir: Path, contexts_dir: Path | None, behaviour: Bundle | None = None) -> MentionPlaces:
+        """Return where mentions lead: for a behaviour also into the bundles that it is made of."""
         nowhere = self._paths.profiles / ".none"
-        return MentionPlaces(working_dir, contexts_dir or nowhere, self._catalogue.local_roots(), self._allow_home)
+        roots = self._catalogue.local_roots()
+        if behaviour is not None:
+            own = {behaviour.namespace: behaviour.base_path} if behaviour.namespace and behaviour.base_path else {}
+            roots = {**own, **behaviour.source_base_paths, **roots}
+        return MentionPlaces(working_dir, contexts_dir or nowhere, roots, self._allow_home)
+
+
+class ComposedModules:
+    """Finds the modules of a bundle, and those that its plan has from the profile below it."""
+
+    def __init__(self, own: Any, base: DaemonModuleSourceResolver | None, base_profile: str | None) -> None:
+        self._own, self._base, self._base_profile = own, base, base_profile
+
+    def resolve(self, module_id: str, source_hint: Any = None, profile_hint: Any = None) -> Any:
+        return self._asked(source_hint, profile_hint).resolve(module_id, source_hint, profile_hint)
+
+    async def async_resolve(self, module_id: str, source_hint: Any = None, profile_hint: Any = None) -> Any:
+        return await self._asked(source_hint, profile_hint).async_resolve(module_id, source_hint, profile_hint)
+
+    def get_module_source(self, module_id: str) -> str | None:
+        found: str | None = self._own.get_module_source(module_id)
+        return found
+
+    def _asked(self, source_hint: Any, profile_hint: Any) -> Any:
+        is_of_base = self._base is not None and self._base_profile == (profile_hint or source_hint)
+        return self._base if is_of_base else self._own
+
+
+@contextmanager
+def _import_paths(prepared: PreparedBundle, base: Build | None) -> Iterator[None]:
+    with base.import_path() if base is not None else nullcontext(), _Held(prepared):
+        yield
 
 
 class _Held:

@@ -270,6 +270,7 @@ def worker_kind(record: SessionRecord, plan: Mapping[str, Any]) -> str:
     if record.profile_name is not None:
         return f"{record.profile_name}@{record.build_id}"
     if record.bundle is not None:
-        return f"bundle {record.bundle}"
+        below = f" over {record.base_profile}@{record.build_id}" if record.base_profile is not None else ""
+        return f"bundle {record.bundle}{below}"
     sources = sorted({json.dumps([entry.module_id, entry.source], default=str) for entry in MountPlan(plan).entries()})
     return f"plan {hashlib.sha256(json.dumps(sources).encode()).hexdigest()[:12]}"

@@ -13,7 +13,8 @@ from amplifierd.plans import runtime_values
 from amplifierd.plans.runtime_values import RuntimePlaces, RuntimeValues
 
 MODULES = Path(__file__).parents[3] / "modules"
-UNDECLARED = tomllib.loads(Path(runtime_values.__file__).with_name("undeclared.toml").read_text())
+_WANTED = tomllib.loads(Path(runtime_values.__file__).with_name("undeclared.toml").read_text())
+UNDECLARED = [name for name, wanted in _WANTED.items() if wanted.keys() & {"defaults", "always"}]
 
 PLACES = RuntimePlaces(
     working_dir=Path("/work"),

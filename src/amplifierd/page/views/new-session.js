@@ -13,6 +13,7 @@ import { DirectoryField } from "../components/directory-field.js";
 import { toastError } from "../components/toast.js";
 
 const OFFLINE = "foundation/offline"; // what the daemon takes by itself when it has no key for a model
+const BUNDLE = "bundle "; // before the name of a bundle among the profiles: no profile's id has a space
 const LIMITS = [
   { name: "cost_usd", label: "Cost", unit: "US dollars", step: "0.01" },
   { name: "total_tokens", label: "Tokens", step: "1" },
@@ -53,21 +54,27 @@ class NewSessionView extends View {
       h("div.form-foot", this.#button, h("a.button", { href: href("/") }, "Cancel"))));
     describe("Ctrl+Enter", "Start the session", { signal: this.signal, group: "New session" });
     this.#prompt.focus();
-    const { profiles, default_id: unnamed } = await get("/profiles", { limit: 1000 }, { signal: this.signal });
-    this.#showProfiles(profiles, unnamed);
+    const [{ profiles, default_id: unnamed }, { bundles }] = await Promise.all([
+      get("/profiles", { limit: 1000 }, { signal: this.signal }),
+      get("/bundles", { limit: 1000 }, { signal: this.signal }),
+    ]);
+    this.#showProfiles(profiles, unnamed, bundles.filter((one) => !one.error));
   }
 
-  #showProfiles(profiles, unnamed) {
+  #showProfiles(profiles, unnamed, bundles) {
     const usable = profiles.filter(canRun);
-    const chosen = this.query.get("profile") ?? usable.find((one) => one.is_active)?.id ?? kept.get("new.profile", "");
-    const known = usable.some((one) => one.id === chosen) ? chosen : "";
+    const asked = this.query.get("bundle");
+    const chosen = asked ? BUNDLE + asked : this.query.get("profile") ?? usable.find((one) => one.is_active)?.id ?? kept.get("new.profile", "");
+    const known = usable.some((one) => one.id === chosen) || bundles.some((one) => BUNDLE + one.name === chosen) ? chosen : "";
     const option = (id, title, text, tag) => h("label.profile-option",
       h("input", { type: "radio", name: "profile", value: id, checked: id === known }),
       h("span", h("strong", title), tag && h("span.tag", tag), h("span.detail", text)));
     fill(this.#profiles, h("legend", "Profile"),
       h("div.profile-options",
         option("", "Default", unnamed ? `Now ${unnamed}` : "The profile that the daemon's settings name"),
-        usable.map((one) => option(one.id, one.id, one.description, tagOf(one)))),
+        usable.map((one) => option(one.id, one.id, one.description, tagOf(one))),
+        bundles.map((one) => option(BUNDLE + one.name, one.name, one.description ?? one.uri, "bundle"))),
+      bundles.length > 0 && h("p.muted.small", "What a bundle leaves out comes from the default profile."),
       unnamed === OFFLINE && h("p.muted.small", "It needs no model. For the others, ", h("a", { href: href("/daemon#daemon-keys") }, "store the key of a provider"), "."),
       profiles.length > usable.length && h("p.muted.small",
         `Not shown, because they cannot run: ${profiles.filter((one) => !usable.includes(one)).map((one) => one.id).join(", ")}.`));
@@ -94,7 +101,7 @@ class NewSessionView extends View {
     const given = this.#limits.filter(({ field }) => field.value !== "").map(({ name, field }) => [name, Number(field.value)]);
     try {
       const session = await submit("/sessions", {
-        ...(profile && { profile_name: profile }),
+        ...(profile && (profile.startsWith(BUNDLE) ? { bundle_name: profile.slice(BUNDLE.length) } : { profile_name: profile })),
         ...(this.#directory.value && { working_dir: this.#directory.value.replace(/(.)\/+$/, "$1") }),
         ...(name && { name }),
         ...(given.length && { limits: Object.fromEntries(given) }),

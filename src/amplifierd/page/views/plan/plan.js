@@ -37,10 +37,10 @@ class PlanView extends View {
     const [plan, explained, loaded] = await Promise.all([of("/mount-plan"), of("/explain"), modules]);
     const lock = explained.build_id ? await of("/lock") : null;
     this.#values = explained.values;
-    this.#build(known, plan, lock, loaded?.modules ?? null);
+    this.#build(known, plan, lock, loaded?.modules ?? null, explained.notes);
   }
 
-  #build(session, plan, lock, loaded) {
+  #build(session, plan, lock, loaded, notes) {
     const modules = mountedModules(plan, lock, loaded);
     const onOpen = (what, how) => this.#inspector.show({ ...planDetails(what, this.#values), ...how });
     const newest = session.profile_name ? new NewestBuild(this.params.id, { signal: this.signal, onMoved: () => this.open() }) : null;
@@ -51,6 +51,7 @@ class PlanView extends View {
         agents: plan.agents ?? {},
         onOpen,
       })),
+      notes.length > 0 && h("section", h("h2.why-title", "Composed"), h("ul.reasons", notes.map((text) => h("li", plain(text))))),
       h("section", h("h2.why-title", "Hooks by event"), this.#hooks),
       h("section", h("h2.why-title", "Build"), buildFacts(session, lock), this.#warnings(lock)),
       newest && h("section", h("h2.why-title", "With the newest build"), newest),
@@ -99,6 +100,7 @@ class PlanView extends View {
 }
 
 function buildFacts(session, lock) {
+  if (!lock && session.bundle) return h("p.muted", `The session runs the bundle ${plain(session.bundle)}${session.base_profile ? ` over the profile ${session.base_profile}` : ""}.`);
   if (!lock) return h("p.muted", session.profile_name ? "The build of this session is gone; its next turn compiles the profile again." : "The session runs a plan of its own: nothing was compiled, and there is no lock.");
   return factList([
     ["Profile", session.profile_name],
