@@ -25,7 +25,13 @@ from amplifier_core.validation.behavioral import ToolBehaviorTests
 
 ROOT = Path(__file__).parents[2]
 MOUNTS_NOTHING = {"tool-mcp"}  # what it offers are the tools of servers, and there are none without configuration
-STRICT_KEYS = {"safety_profile", "search_timeout", "max_results", "search_engine"}  # guards, and what nobody can guess
+STRICT_KEYS = {
+    "safety_profile",
+    "search_timeout",
+    "max_results",
+    "search_engine",
+    "engine",
+}  # guards, and what nobody can guess
 INFRASTRUCTURE = {"id": "x", "module": "x", "source": "x", "instance_id": "x", "name": "x", "priority": 1}
 ODD_INPUTS: list[Any] = [None, [], "text", 7, {"_tool_call_id": "x"}]
 

@@ -13,9 +13,9 @@ from amplifier_core.events import ARTIFACT_WRITE
 from amplifier_kit.tools.effects import READ, WRITE
 from amplifier_kit.tools.input import ToolFailure
 from amplifier_kit.tools.paths import shown as as_text
+from amplifier_kit.tools.workspace import Entry, TextFormat, is_binary
 
-from .file_tool import FileTool, TextFormat, is_binary
-from .workspace import Entry
+from .file_tool import FileTool
 
 _LISTED_OCCURRENCES = 100
 
@@ -79,7 +79,7 @@ class EditTool(FileTool):
             raise missing from None
 
     def _read(self, entry: Entry, file_path: str) -> bytes:
-        limit = self.workspace.settings.max_write_bytes
+        limit = self.settings.max_write_bytes
         with entry.opened() as file:
             data = file.read(limit + 1)
         if is_binary(data):

@@ -12,9 +12,9 @@ from amplifier_core.events import ARTIFACT_READ
 from amplifier_kit.tools.effects import READ
 from amplifier_kit.tools.input import ToolFailure
 from amplifier_kit.tools.paths import shown as as_text
+from amplifier_kit.tools.workspace import BINARY_PROBE_BYTES, Entry, Stopped, is_binary
 
-from .file_tool import BINARY_PROBE_BYTES, FileTool, is_binary
-from .workspace import Entry, Stopped
+from .file_tool import FileTool
 
 DEFAULT_LIMIT = 2000
 
@@ -71,7 +71,7 @@ class ReadTool(FileTool):
 
     def _list(self, entry: Entry) -> dict[str, Any]:
         names = sorted(entry.names(), key=lambda name: (not name[1], name[0]))
-        limit = self.workspace.settings.max_listing_entries
+        limit = self.settings.max_listing_entries
         lines = [f"  {'DIR ' if is_dir else 'FILE'} {as_text(name)}" for name, is_dir in names[:limit]]
         output: dict[str, Any] = {"file_path": as_text(entry.shown)}
         if len(names) > limit:
@@ -90,7 +90,7 @@ class ReadTool(FileTool):
                 content = f"Binary file ({as_text(suffix)}, {found.st_size} bytes), cannot display as text."
                 return {**output, "content": content, "is_binary": True, "size_bytes": found.st_size}, None
             file.seek(0)
-            window = read_window(file, offset, limit, budget=self.workspace.settings.max_read_bytes, stop=stop)
+            window = read_window(file, offset, limit, budget=self.settings.max_read_bytes, stop=stop)
         return {**output, **window.to_output()}, window.bytes_read
 
 

@@ -9,9 +9,9 @@ from amplifier_core.events import ARTIFACT_WRITE
 from amplifier_kit.tools.effects import READ, WRITE
 from amplifier_kit.tools.input import ToolFailure
 from amplifier_kit.tools.paths import shown as as_text
+from amplifier_kit.tools.workspace import Entry, TextFormat, is_binary
 
-from .file_tool import FileTool, TextFormat, is_binary
-from .workspace import Entry
+from .file_tool import FileTool
 
 
 class WriteTool(FileTool):
@@ -58,7 +58,7 @@ class WriteTool(FileTool):
     def _format_of(self, entry: Entry) -> TextFormat:
         """Return how the file is written down, as far as a new text has to follow it."""
         with entry.opened() as file:
-            data = file.read(self.workspace.settings.max_read_bytes)
+            data = file.read(self.settings.max_read_bytes)
         if is_binary(data):
             return TextFormat()
         found = TextFormat.of(data)

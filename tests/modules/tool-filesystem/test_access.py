@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from amplifier_module_tool_filesystem import ReadTool, WriteTool, mount
-from amplifier_module_tool_filesystem.workspace import is_path_allowed
 
 from amplifier_core.testing import MockCoordinator
+from amplifier_kit.tools.workspace import is_path_allowed
 
 
 @pytest.fixture

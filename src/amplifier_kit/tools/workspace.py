@@ -1,10 +1,12 @@
-"""The files of one session: where paths lead, what may be touched, and what has been seen."""
+"""The files of one session: where paths lead, what may be touched, what has been seen, and how text is written."""
 
 import errno
 import os
+import re
 import stat
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from codecs import BOM_UTF8
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,22 +14,18 @@ from threading import Event
 from typing import Any, BinaryIO, Literal, TypeVar
 from weakref import WeakValueDictionary
 
-from amplifier_core.events import ARTIFACT_READ, ARTIFACT_WRITE
 from amplifier_kit.concerns import Concern, place_concerns
-from amplifier_kit.config import LenientConfig
 from amplifier_kit.files import Replacement
 from amplifier_kit.mounting import find_capability
 from amplifier_kit.policy import PolicyError, session_policy
 from amplifier_kit.tools.input import ToolFailure
 from amplifier_kit.tools.paths import (
-    EVERYTHING,
     NOTHING,
     LinkInTheWayError,
     PathRules,
     WorkingDir,
     open_in,
     opened_directory,
-    read_path_list,
     real_path,
     resolve,
     resolve_roots,
@@ -74,6 +72,10 @@ class Entry:
                 return [(entry.name, _is_directory(entry)) for entry in entries]
         finally:
             os.close(descriptor)
+
+    def remove(self) -> None:
+        """Take the entry out of its directory."""
+        os.unlink(self.name, dir_fd=self.directory)
 
     def replace(self, data: bytes, old: os.stat_result | None, stop: Event) -> os.stat_result:
         """Make `data` the contents, as a whole or not at all, and return what is there now.
@@ -154,21 +156,32 @@ def _overwrite(file: BinaryIO, data: bytes) -> None:
     os.fsync(file.fileno())
 
 
-EVENTS = (ARTIFACT_READ, ARTIFACT_WRITE)
-
 T = TypeVar("T")
 Intent = Literal["read", "write", "edit"]
 
 _ATTEMPTS = 5  # to reach a file while another process swaps the directories on the way
 
 
+@dataclass(frozen=True, kw_only=True)
+class FileSettings:
+    """What may be read and written; lists are as written, relative to the working directory. None is everything."""
+
+    working_dir: str | None = None
+    allowed_read_paths: Sequence[str] | None = None
+    denied_read_paths: Sequence[str] = NOTHING
+    allowed_write_paths: Sequence[str] = (".",)
+    denied_write_paths: Sequence[str] = NOTHING
+    allowed_write_files: Sequence[str] = NOTHING
+    read_before_write: str = "off"
+
+
 class Workspace:
     """What the tools of one session share."""
 
-    def __init__(self, config: Mapping[str, Any] | None, coordinator: Any) -> None:
-        self.settings = Settings.read(config)
+    def __init__(self, settings: FileSettings, coordinator: Any, seen: "SeenFiles | None" = None) -> None:
+        self.settings = settings
         self.coordinator = coordinator
-        self.seen = SeenFiles(self.settings.read_before_write)
+        self.seen = seen or SeenFiles(settings.read_before_write)
         self.agreed: set[str] = set()  # the running places that a person agreed to
         self._working_dir = WorkingDir(self.settings.working_dir, coordinator)
 
@@ -245,6 +258,10 @@ class Workspace:
             denied=resolve_roots(settings.denied_write_paths, base),
             files=resolve_roots(settings.allowed_write_files, base),
         )
+
+
+SEEN_FILES = "filesystem.seen"
+"""The capability by which several tools know which files the session has seen."""
 
 
 class SeenFiles:
@@ -337,59 +354,59 @@ def is_path_allowed(
     return False, (DENIED if verdict == "denied" else OUTSIDE_WRITE).format(path=path)
 
 
-MODULE_ID = "tool-filesystem"
-MEBIBYTE = 1 << 20
+# How a text file is written down: encoding, byte order mark and line endings, which an edit must not change.
+
+
+BINARY_PROBE_BYTES = 8192
+
+_LINE_END = re.compile(r"\r\n|\n")
+
+
+def is_binary(head: bytes) -> bool:
+    """True if a file that begins like this is not text."""
+    return b"\0" in head[:BINARY_PROBE_BYTES]
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """What may be read and written, and how much of it; lists are as written, relative to the working directory.
+class TextFormat:
+    """Encoding, byte order mark and dominant line ending of one file."""
 
-    For a key that protects something, an unusable value counts as the one that allows least.
-    """
-
-    working_dir: str | None
-    allowed_read_paths: Sequence[str] | None
-    denied_read_paths: Sequence[str]
-    allowed_write_paths: Sequence[str]
-    denied_write_paths: Sequence[str]
-    allowed_write_files: Sequence[str]
-    require_approval: bool
-    max_read_bytes: int
-    max_write_bytes: int
-    max_listing_entries: int
-    read_before_write: str
+    encoding: str = "utf-8"
+    has_mark: bool = False
+    line_end: str = "\n"
 
     @classmethod
-    def read(cls, given: Mapping[str, Any] | None) -> "Settings":
-        config = LenientConfig(MODULE_ID, given)
-        shorthand = read_path_list(config, "allowed_paths", None, when_unusable=NOTHING)
-        # An explicit null means everything, so the shorthand stands in only for a key that is not there.
-        reads = None if isinstance(given, Mapping) and "allowed_read_paths" in given else shorthand
-        settings = cls(
-            working_dir=config.text("working_dir", None),
-            allowed_read_paths=read_path_list(config, "allowed_read_paths", reads, when_unusable=NOTHING),
-            denied_read_paths=_denied(config, "denied_read_paths"),
-            allowed_write_paths=_granted(
-                config, "allowed_write_paths", (".",) if shorthand is None else tuple(shorthand)
-            ),
-            denied_write_paths=_denied(config, "denied_write_paths"),
-            allowed_write_files=_granted(config, "allowed_write_files", NOTHING),
-            require_approval=config.boolean("require_approval", False, when_unusable=True),
-            max_read_bytes=config.integer("max_read_bytes", 10 * MEBIBYTE, minimum=1),
-            max_write_bytes=config.integer("max_write_bytes", 10 * MEBIBYTE, minimum=0),
-            max_listing_entries=config.integer("max_listing_entries", 1000, minimum=1),
-            read_before_write=config.choice(
-                "read_before_write", "off", ("off", "warn", "enforce"), when_unusable="enforce"
-            ),
-        )
-        config.warn_unknown()
-        return settings
+    def of(cls, data: bytes) -> "TextFormat":
+        has_mark = data.startswith(BOM_UTF8)
+        try:
+            data.decode("utf-8")
+        except UnicodeDecodeError:
+            return cls("latin-1", False, _dominant_line_end(data))
+        return cls("utf-8", has_mark, _dominant_line_end(data))
+
+    def decode(self, data: bytes) -> str:
+        """Return the text without its mark."""
+        return (data[len(BOM_UTF8) :] if self.has_mark else data).decode(self.encoding)
+
+    def normalised(self, text: str) -> str:
+        """Return the text with `\\n` as its only line ending; a lone `\\r` ends a line only where most lines do so."""
+        text = text.replace("\r\n", "\n")
+        return text.replace("\r", "\n") if self.line_end == "\r" else text
+
+    def encode(self, text: str) -> bytes:
+        """Return a text with the file's line ending and mark, as bytes."""
+        if self.line_end != "\n":
+            text = _LINE_END.sub(self.line_end, text)
+        try:
+            data = text.encode(self.encoding)
+        except UnicodeEncodeError as exc:
+            what = f"the character {text[exc.start]!a} cannot be written in {self.encoding}"
+            raise ToolFailure(f"{what}, the encoding of the file", "encoding_error", encoding=self.encoding) from None
+        return (BOM_UTF8 if self.has_mark and not data.startswith(BOM_UTF8) else b"") + data
 
 
-def _granted(config: LenientConfig, key: str, default: Sequence[str]) -> Sequence[str]:
-    return read_path_list(config, key, default, when_unusable=NOTHING) or NOTHING
-
-
-def _denied(config: LenientConfig, key: str) -> Sequence[str]:
-    return read_path_list(config, key, NOTHING, when_unusable=EVERYTHING) or NOTHING
+def _dominant_line_end(data: bytes) -> str:
+    """Return the line ending that occurs most; `\\n` when none does, or none more than it."""
+    pairs = data.count(b"\r\n")
+    counts = {"\n": data.count(b"\n") - pairs, "\r\n": pairs, "\r": data.count(b"\r") - pairs}
+    return max(counts, key=lambda end: counts[end])
