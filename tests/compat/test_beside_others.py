@@ -4,218 +4,23 @@ An index on loopback has what is needed to build and to run, and another `amplif
 the version that ours stands for, and newer.
 """
 
-import contextlib
-import functools
-import http.server
-import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
-import threading
-import venv
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+from installed_environments import IMPORTS, OURS, SOURCES, Environment, Index, built
 from package_index import write_wheel
-from packaging.utils import canonicalize_name
-from shared_packages import link, needed_by, write_wheel_of
+from shared_packages import needed_by
 
 from amplifier_core._version import ECOSYSTEM_VERSION
-
-ROOT = Path(__file__).parents[2]
-OURS = {"amplifier", "amplifier-core", "amplifier-foundation"}
-IMPORTS = "import amplifier_core, amplifier_foundation.registry\n"
-BUILDING = ("hatchling", "editables", "pip")
-
-
-@dataclass
-class Index:
-    """A package index on loopback that knows what was taken from it."""
-
-    directory: Path
-    url: str = ""
-    taken: list[str] = field(default_factory=list)
-
-    def page(self, path: str) -> bytes | None:
-        """Return what is at a path: the links of one distribution, or one file."""
-        name = path.strip("/").rpartition("/")[2]
-        if path.startswith("/simple/"):
-            files = [file.name for file in sorted(self.directory.iterdir())]
-            links = [file for file in files if canonicalize_name(file.split("-")[0]) == canonicalize_name(name)]
-            return "".join(f'<a href="/files/{file}">{file}</a>\n' for file in links).encode() if links else None
-        return (self.directory / name).read_bytes()
-
-    @property
-    def foreign(self) -> set[str]:
-        return {name for name in self.taken if name.startswith(("amplifier_core", "amplifier_foundation"))}
-
-
-@pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
-    index = Index(tmp_path_factory.mktemp("index"))
-    for needed in {each.metadata["Name"]: each for each in needed_by("amplifier", *BUILDING)}.values():
-        write_wheel_of(needed, index.directory)
-    for name in BUILDING:
-        write_wheel_of(distribution(name), index.directory)
-    for version in ("2.0.2", "2.1.0"):
-        for name in ("amplifier_core", "amplifier_foundation"):
-            files = {f"{name}/__init__.py": f"REFERENCE = {version!r}\n".encode(), f"{name}/session.py": b""}
-            write_wheel(index.directory, name, version, more=files)
-    app = ["amplifier-core>=2", "amplifier-foundation"]
-    write_wheel(index.directory, "small_app", "1.0", app, IMPORTS)
-    write_wheel(index.directory, "small_module", "1.0", app, IMPORTS)
-    write_wheel(index.directory, "kernel_app", "1.0", ["amplifier-core>=2,<3"], "import amplifier_core\n")
-    write_wheel(index.directory, "eager_app", "1.0", ["amplifier-core>=2.1"], "import amplifier_core\n")
-
-    class Pages(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            if self.path.startswith("/files/"):
-                index.taken.append(self.path.rpartition("/")[2])
-            with contextlib.suppress(BrokenPipeError):  # uv reads no more of an archive than it needs
-                self.wfile.write(self.do_HEAD())
-
-        def do_HEAD(self) -> bytes:
-            content = index.page(self.path)
-            self.send_response(200 if content is not None else 404)
-            kind = "text/html" if self.path.startswith("/simple/") else "application/octet-stream"
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(content or b"")))
-            self.end_headers()
-            return content or b""
-
-        def log_message(self, *arguments: object) -> None: ...
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pages)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    index.url = f"http://127.0.0.1:{server.server_port}/simple"
-    yield index
-    server.shutdown()
-    thread.join()
-    server.server_close()
 
 
 @pytest.fixture(autouse=True)
 def nothing_taken(index: Index) -> None:
     index.taken.clear()
-
-
-@pytest.fixture(scope="module")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A repository with what is in this one, committed or not."""
-    checkout = tmp_path_factory.mktemp("checkout") / "amplifier"
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
-    for name in filter(None, listed):
-        if "/" not in name or name.startswith(("src/", "modules/", "packages/", "registry/")):
-            (checkout / name).parent.mkdir(parents=True, exist_ok=True)
-            if os.path.lexists(ROOT / name):
-                shutil.copy2(ROOT / name, checkout / name, follow_symlinks=False)
-    git = ["git", "-c", "user.name=t", "-c", "user.email=t@localhost", "-c", "init.defaultBranch=main"]
-    for arguments in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "state"]):
-        subprocess.run([*git, *arguments], cwd=checkout, check=True, capture_output=True)
-    return checkout
-
-
-@functools.cache
-def _built(tree: Path, kind: str) -> Path:
-    """Build a distribution of a tree with the hatchling of our environment."""
-    out = tree / "dist"
-    out.mkdir(exist_ok=True)
-    code = f"from hatchling.build import build_{kind}; print(build_{kind}({str(out)!r}))"
-    run = subprocess.run([sys.executable, "-c", code], cwd=tree, capture_output=True, text=True, check=True)
-    return out / run.stdout.split()[-1]
-
-
-SOURCES: dict[str, Callable[[Path], list[str]]] = {
-    "wheel": lambda tree: [str(_built(tree, "wheel"))],
-    "sdist": lambda tree: [str(_built(tree, "sdist"))],
-    "checkout": lambda tree: [str(tree)],
-    "editable": lambda tree: ["--editable", str(tree)],
-    "git": lambda tree: [f"git+{tree.as_uri()}"],
-}
-
-
-@dataclass
-class Environment:
-    """An environment with what ours requires, and one installer for it."""
-
-    folder: Path
-    index: Index
-    installer: str
-
-    @property
-    def python(self) -> str:
-        return str(self.folder / "bin/python")
-
-    @property
-    def variables(self) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_", "PYTHON"))}
-        path = os.pathsep.join((str(Path(sys.executable).parent), kept["PATH"]))
-        pip = {"PIP_INDEX_URL": self.index.url, "PIP_CONFIG_FILE": os.devnull, "PIP_NO_CACHE_DIR": "1"}
-        uv = {"UV_DEFAULT_INDEX": self.index.url, "UV_NO_CONFIG": "1", "UV_CACHE_DIR": str(self.folder / ".uv-cache")}
-        tools = {"UV_TOOL_DIR": str(self.folder / "tools"), "UV_TOOL_BIN_DIR": str(self.folder / "tools-bin")}
-        home = {"HOME": str(self.folder / "home"), "PIPX_HOME": str(self.folder / "pipx"), "NO_COLOR": "1"}
-        return {**kept, **pip, **uv, **tools, **home, "PATH": path, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-
-    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command, cwd=self.folder, env=self.variables, capture_output=True, text=True, check=False, timeout=300
-        )
-
-    def ask(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Ask the installer for something that works."""
-        verb, *rest = arguments
-        if self.installer == "uv":
-            confirmed = [argument for argument in rest if argument != "--yes"]
-            done = self.run("uv", "pip", verb, "--python", self.python, *confirmed)
-        else:
-            done = self.run(sys.executable, "-m", "pip", "--python", self.python, verb, *rest)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done
-
-    def install(self, *arguments: str) -> str:
-        done = self.ask("install", *arguments)
-        return done.stdout + done.stderr
-
-    def imports(self, code: str) -> str:
-        done = self.run(self.python, "-W", "error", "-c", code)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def amplifier(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return self.run(str(self.folder / "bin/amplifier"), "--home", str(self.folder / "home"), *arguments)
-
-    def listed(self) -> dict[str, str]:
-        """Return the distributions of the names that are contested, each with its versions."""
-        (site,) = (self.folder / "lib").glob("python*/site-packages")
-        infos = [path.name.removesuffix(".dist-info").split("-", 1) for path in site.glob("amplifier*.dist-info")]
-        names = sorted({name.replace("_", "-") for name, _ in infos})
-        return {name: " ".join(sorted(v for n, v in infos if n.replace("_", "-") == name)) for name in names}
-
-    def is_in_order(self) -> None:
-        """Check that ours is installed, complete and alone."""
-        assert self.listed() == {"amplifier": "0.1.0", **dict.fromkeys(OURS - {"amplifier"}, ECOSYSTEM_VERSION)}
-        self.imports(f"{IMPORTS}import amplifier_cli.main, amplifierd.app")
-        self.ask("check")
-        shown = self.amplifier("--version")
-        assert (shown.returncode, shown.stdout, shown.stderr) == (0, "amplifier 0.1.0\n", "")
-
-
-@pytest.fixture(params=["pip", "uv"])
-def environment(request: pytest.FixtureRequest, tmp_path: Path, index: Index) -> Environment:
-    folder = tmp_path / "environment"
-    venv.create(folder, with_pip=False, symlinks=True)
-    (site,) = (folder / "lib").glob("python*/site-packages")
-    for needed in needed_by("amplifier"):
-        link(needed, site)
-    (folder / "home").mkdir()
-    return Environment(folder, index, request.param)
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -329,7 +134,7 @@ def test_kernel_and_bundles_alone_serve_an_application(environment: Environment,
 def test_one_command_is_enough_if_it_names_our_parts(environment: Environment, checkout: Path, index: Index) -> None:
     trees = (checkout, checkout / "packages/amplifier-core", checkout / "packages/amplifier-foundation")
 
-    environment.install(*(str(_built(tree, "wheel")) for tree in trees), "small-app")
+    environment.install(*(str(built(tree, "wheel")) for tree in trees), "small-app")
 
     environment.is_in_order()
     assert index.foreign == set()
@@ -362,7 +167,7 @@ def test_everything_of_ours_and_ten_published_modules_resolve_together(
     for name, requires in PUBLISHED.items():
         write_wheel(links, f"published_{name}", "1.0", ["amplifier-core>=2", "amplifier-foundation", *requires])
     (wheel,) = SOURCES["wheel"](checkout)
-    parts = [str(_built(checkout / "packages" / name, "wheel")) for name in ("amplifier-core", "amplifier-foundation")]
+    parts = [str(built(checkout / "packages" / name, "wheel")) for name in ("amplifier-core", "amplifier-foundation")]
 
     asked = ("--dry-run", "--find-links", str(links), f"amplifier[all] @ {Path(wheel).as_uri()}", *parts)
     said = environment.install(*asked, *(f"published-{name.replace('_', '-')}" for name in PUBLISHED))
@@ -380,7 +185,7 @@ def test_an_upgrade_takes_the_claims_along(environment: Environment, checkout: P
     environment.install(*SOURCES["wheel"](checkout))
     environment.install("small-app")
 
-    environment.install("--upgrade", str(_built(newer, "wheel")))
+    environment.install("--upgrade", str(built(newer, "wheel")))
 
     claimed = dict.fromkeys(OURS - {"amplifier"}, "2.0.2+amplifier.0.2.0")
     assert environment.listed() == {"amplifier": "0.2.0", **claimed}
