@@ -15,6 +15,7 @@ from typing import Any
 os.environ["COLUMNS"] = "80"  # help is as wide as the terminal, but in the documentation
 
 import typer
+from house_page import house_page
 
 from amplifier_cli.command_group import SECTIONS
 from amplifier_cli.config import AppConfig, variable_of
@@ -239,6 +240,7 @@ def stylesheet_page() -> str:
 
 
 PAGES: dict[Path, Callable[[], str]] = {
+    DOCS / "house.md": house_page,
     DOCS / "settings.md": settings_page,
     DOCS / "command.md": command_page,
     DOCS / "http-api.md": http_page,

@@ -1,4 +1,4 @@
-"""The profile lifecycle: collections of profiles, compiled into builds, generated into mount plans.
+"""The library behind the command and the daemon: profiles, plans, sessions, workers and the server.
 
 `open_home` is the front door.
 """
