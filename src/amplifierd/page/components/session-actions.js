@@ -8,6 +8,7 @@ import { showSession } from "../lib/navigation.js";
 import { forget, isAtWork, keep, refresh } from "../lib/sessions.js";
 import { changeProfile } from "./change-profile.js";
 import { askText, confirm, openDialog } from "./dialog.js";
+import { showPermissions } from "./permissions.js";
 import { attempt, toast, toastError } from "./toast.js";
 
 /**
@@ -19,6 +20,7 @@ export function sessionMenu(session, { onDeleted } = {}) {
   return [
     { label: "Rename…", icon: "edit", run: () => rename(session), disabled: !isOurs },
     { label: "Change profile…", icon: "profiles", run: () => changeProfile(session), disabled: !isOurs },
+    { label: "Always approved…", icon: "warn", run: () => showPermissions(session), disabled: !isOurs },
     { label: "Fork from the last turn", icon: "fork", run: () => fork(session) },
     { label: "Export", icon: "download", run: () => exportSession(session) },
     { label: "Copy id", icon: "copy", run: () => copyText(session.session_id, "Id copied") },

@@ -2,6 +2,7 @@
 
 import { ofSession, post, submit } from "../../lib/api.js";
 import { fill, h, icon, iconButton, setText } from "../../lib/dom.js";
+import { LevelChooser } from "../../components/permissions.js";
 import { stateOf } from "../../components/status.js";
 import { refused } from "../../components/session-actions.js";
 import { attempt, toast } from "../../components/toast.js";
@@ -29,19 +30,21 @@ export class Composer extends HTMLElement {
   #isSending = false;
   #isStopping = false;
   #mentions;
+  #level;
   #keep = settled(() => kept.set(`draft.${this.#id}`, this.#field.value), 150, 500);
 
   constructor(id, signal) {
     super();
     this.#id = id;
     this.#signal = signal;
+    this.#level = new LevelChooser(id);
     this.#field.value = kept.get(`draft.${id}`, "");
   }
 
   connectedCallback() {
     this.#mentions = new FileMentions(this.#field, { signal: this.#signal, directory: () => this.#session?.working_dir ?? null });
     fill(this, this.#pictures, h("div.completed-field", this.#field, this.#mentions.element), h("div.composer-foot",
-      iconButton("image", "Attach images", () => this.#picker.click()), this.#picker, this.#hint, this.#buttons));
+      iconButton("image", "Attach images", () => this.#picker.click()), this.#picker, this.#level, this.#hint, this.#buttons));
     this.#field.addEventListener("input", () => (this.#keep(), this.#resize(), this.update(this.#session)));
     this.#field.addEventListener("keydown", (event) => this.#keys(event));
     this.#field.addEventListener("paste", (event) => this.#attach(event.clipboardData.files, event));
@@ -76,6 +79,7 @@ export class Composer extends HTMLElement {
   /** Show what can be done in the session's state. */
   update(session) {
     this.#session = session;
+    this.#level.update(session);
     if (!session) return;
     const state = stateOf(session);
     const isEmpty = !this.#field.value.trim() && !this.#images.length;

@@ -7,10 +7,12 @@ import { shortcut } from "../../lib/shortcuts.js";
 import { perFrame } from "../../lib/state.js";
 import { onEvents, watchSession } from "../../lib/stream.js";
 import { emptyState, failure, loading, View } from "../../lib/view.js";
+import { PlanBar } from "../../components/permissions.js";
 import { toast } from "../../components/toast.js";
 import { turnActions } from "./actions.js";
 import { Composer } from "./composer.js";
 import { ConversationLog } from "./log.js";
+import { textOf } from "./message.js";
 import { PromptQueue } from "./queue.js";
 import { TurnMeter } from "./turn-meter.js";
 
@@ -38,7 +40,8 @@ class ConversationView extends View {
     const queue = new PromptQueue(id, { signal, edit: (text) => this.#composer.write(text) });
     fill(this.#scroller, loading("Loading the conversation…"));
     const meter = new TurnMeter(id, signal);
-    fill(this, this.#scroller, h("div.jump-place", this.#jump), h("div.dock", queue, meter, this.#composer));
+    const plan = new PlanBar(id, (words) => this.#composer.write(words + textOf(this.#log.model.lastAnswer)));
+    fill(this, this.#scroller, h("div.jump-place", this.#jump), h("div.dock", queue, plan, meter, this.#composer));
     const ready = () => {
       this.#isWatched = true;
       this.#log.model.catchUp().catch(() => {});
@@ -48,6 +51,7 @@ class ConversationView extends View {
       const session = sessions.value.byId.get(id) ?? null;
       this.#composer.update(session);
       meter.update(session);
+      plan.update(session);
     });
     this.listen(sessions, update);
     this.listen(approvals, update);

@@ -143,6 +143,11 @@ export class Conversation {
     return this.messages.at(-1)?.turn ?? 0;
   }
 
+  /** The last message in which the agent says something. */
+  get lastAnswer() {
+    return this.messages.findLast((one) => one.role === "assistant" && one.content?.length);
+  }
+
   /** The message that began a turn; undefined when it is not loaded. */
   promptOf(turn) {
     return this.messages.find((one) => one.turn === turn && one.role === "user");
