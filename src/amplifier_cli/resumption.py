@@ -13,6 +13,7 @@ from amplifierd.home import Home
 from amplifierd.issues import ON_PROFILE
 from amplifierd.session_store.record import SessionRecord
 from amplifierd.sessions.approval import Approver
+from amplifierd.sessions.creation import overrides_of
 from amplifierd.sessions.unread_keys import UnreadKey
 
 from .attended_session import AttendedSession
@@ -148,7 +149,7 @@ async def same_agent(home: Home, session: AttendedSession) -> dict[str, Any]:
     options["permission_level"] = record.permission_level
     if record.profile_name or record.bundle:
         source = {"profile": record.profile_name} if record.profile_name else {"bundle": record.bundle}
-        return {**source, "overrides": record.settings_overrides or None, **options}
+        return {**source, **overrides_of(record), **options}
     plan = await home.sessions.runtime.store.read_plan(record.session_id)  # with its keys, which others are not shown
     return {"plan": plan, **options}
 

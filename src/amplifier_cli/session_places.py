@@ -89,7 +89,7 @@ class InProcess:
         self.agree: Agree = agreed_at_terminal
 
     async def open(self, agent: Mapping[str, Any], approver: Approver, *, name: str | None) -> AttendedSession:
-        given: dict[str, Any] = {"working_dir": Path.cwd(), **agent}
+        given: dict[str, Any] = {"working_dir": Path.cwd(), "overrides_from_elsewhere": True, **agent}  # of the project
         sessions = self._home.sessions
         return await self.once_agreed(lambda: self._opened(sessions.open(**given, approver=approver, name=name)))
 

@@ -1,8 +1,9 @@
 """What a plan has from elsewhere, and what a person has to agree to before its modules get keys and variables.
 
 A value is the person's own if it stands in the home's `config/`, in what is shipped, or in a folder of this machine
-that was registered as a collection or a bundle. The rest comes from elsewhere: fetched profiles and bundles, overlays
-of projects, and requests. There a provider's key goes to the hosts that the module declares as its own, and a module
+that was registered as a collection or a bundle, or if a program that opens sessions itself lays it over. The rest comes
+from elsewhere: fetched profiles and bundles, overlays of projects, and requests. There a provider's key goes to the
+hosts that the module declares as its own, and a module
 is given the variables that it declares, in the fields it declares them for:
 
     [credentials]
@@ -22,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -228,8 +230,11 @@ def _in_one_line(text: str) -> str:
 # Where the values of a session's plan come from: of its own person, or from elsewhere, and then from which file.
 
 
+Overrides = Mapping[str, Any]
+
 _REQUEST = "the project or the request"
 _NOTHING: Any = object()
+_NONE: Overrides = MappingProxyType({})
 
 
 def own_place(steps: Steps, value: Any) -> None:
@@ -241,24 +246,41 @@ def requested_place(steps: Steps, value: Any) -> str:
     return _REQUEST
 
 
+class OfPlan:
+    """The origins of a plan that the person wrote themselves: only what others laid over it comes from elsewhere."""
+
+    def __init__(self, foreign: Overrides) -> None:
+        self._foreign = foreign
+
+    def __call__(self, steps: Steps, value: Any) -> str | None:
+        return _REQUEST if _value_at(self._foreign, steps) == value else None
+
+
 class OfBuild:
     """The origins of a compiled profile's plan; `is_fetched` says whether a collection comes from elsewhere.
 
-    A value that the build does not have at its place was laid over it. `agent` is the one that the session works as:
-    its own part of the plan counts as well.
+    A value that the build does not have at its place was laid over it, by the person if it is among `own`. `agent` is
+    the one that the session works as: its own part of the plan counts as well.
     """
 
-    def __init__(self, build: Build, is_fetched: Callable[[str], bool], agent: str | None = None) -> None:
-        self._build, self._is_fetched, self._agent = build, is_fetched, agent
+    def __init__(
+        self, build: Build, is_fetched: Callable[[str], bool], agent: str | None = None, own: Overrides = _NONE
+    ) -> None:
+        self._build, self._is_fetched, self._agent, self._own = build, is_fetched, agent, own
 
     @property
     def profile(self) -> str:
         return str(self._build.profile_id)
 
     def for_agent(self, agent: str) -> OfBuild:
-        return OfBuild(self._build, self._is_fetched, agent)
+        return OfBuild(self._build, self._is_fetched, agent, self._own)
+
+    def with_own(self, own: Overrides) -> OfBuild:
+        return OfBuild(self._build, self._is_fetched, self._agent, own)
 
     def __call__(self, steps: Steps, value: Any) -> str | None:
+        if _value_at(self._own, steps) == value:
+            return None
         place = _REQUEST
         for above in ((), *([("agents", self._agent)] if self._agent else [])):
             path = (*above, *steps)
@@ -285,17 +307,32 @@ class OfBuild:
 
 
 class OfBundle:
-    """The origins of a bundle's plan: what lies in the cache was fetched. `base` has those of the profile below it."""
+    """The origins of a bundle's plan: what lies in the cache was fetched, what is among `own` is the person's.
+
+    `base` has those of the profile below it.
+    """
 
     def __init__(
-        self, bundle: Bundle, cache_dir: Path, agent: str | None = None, *, base: OfBuild | None = None
+        self,
+        bundle: Bundle,
+        cache_dir: Path,
+        agent: str | None = None,
+        *,
+        base: OfBuild | None = None,
+        own: Overrides = _NONE,
     ) -> None:
-        self._bundle, self._cache_dir, self._agent, self._base = bundle, cache_dir, agent, base
+        self._bundle, self._cache_dir, self._agent, self._base, self._own = bundle, cache_dir, agent, base, own
 
     def for_agent(self, agent: str) -> OfBundle:
-        return OfBundle(self._bundle, self._cache_dir, agent, base=self._base and self._base.for_agent(agent))
+        base = self._base and self._base.for_agent(agent)
+        return OfBundle(self._bundle, self._cache_dir, agent, base=base, own=self._own)
+
+    def with_own(self, own: Overrides) -> OfBundle:
+        return OfBundle(self._bundle, self._cache_dir, self._agent, base=self._base, own=own)
 
     def __call__(self, steps: Steps, value: Any) -> str | None:
+        if _value_at(self._own, steps) == value:
+            return None
         place = _REQUEST
         for above in ((), *([("agents", self._agent)] if self._agent else [])):
             try:

@@ -201,6 +201,7 @@ async def create_session(
             session_id=session_id,
             name=body.name,
             overrides=body.settings_overrides,
+            overrides_from_elsewhere=True,
             form=body.mount_plan_form,
             limits=(body.limits or Limits()).within(caller.limits or Limits()),
             on_takeover=body.on_takeover,

@@ -35,6 +35,7 @@ class SessionRecord(BaseModel):
     happened: `{turn, action, at}`, until the next turn begins. `working_dir_scope` says which machines have the working
     directory: the one that is `working_dir_host`, those whose pool is `working_dir_pool`, or all that share its path.
     `tainted` says that it has read content from outside as well as private data, so that every host is asked about.
+    `own_overrides` says that its `settings_overrides` are the person's own, not those of a project or a request.
     `permission_level` is what was chosen for it, None where only the rules of its profile count.
     """
 
@@ -87,6 +88,7 @@ class SessionRecord(BaseModel):
     last_error: dict[str, Any] | None = None
     load_warnings: list[dict[str, Any]] = []
     settings_overrides: dict[str, Any] = {}
+    own_overrides: bool = False
     metadata: dict[str, Any] = {}
     tags: list[str] = []
     revision: int = 0

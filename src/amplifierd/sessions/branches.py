@@ -17,7 +17,7 @@ from amplifierd.session_store.whole_session import StoredLines
 from .announcements import Announcements
 from .children import AGENT_DOCUMENT
 from .context_messages import DOCUMENT, for_other_agent
-from .creation import Creation, SessionRequest
+from .creation import Creation, SessionRequest, overrides_of
 from .open_trees import APPROVALS
 from .transcript import last_turn
 from .tree_events import TreeEvents
@@ -146,7 +146,7 @@ class Branches:
         if profile is None:
             return await source.read_plan(record.session_id), {}
         working_dir = Path(record.working_dir)
-        request = SessionRequest(profile=profile, working_dir=working_dir, overrides=record.settings_overrides)
+        request = SessionRequest(profile=profile, working_dir=working_dir, **overrides_of(record))
         setup, plan = await self._creation.plan_for(request)
         build = setup.build
         return plan, {

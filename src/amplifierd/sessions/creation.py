@@ -25,6 +25,7 @@ from amplifierd.plans.request import lay_over_plan
 from amplifierd.session_store.protocol import Message, NewSession
 from amplifierd.session_store.record import (
     OnTakeover,
+    SessionRecord,
     WorkingDirScope,
     checked_name,
     checked_record,
@@ -52,6 +53,8 @@ class SessionRequest:
     `build` is that of the profile if the caller has made sure of it already. `history` has messages of a conversation
     that went on elsewhere, and goes on here. `permission_level` is what a person chose; otherwise that of the profile
     counts, or of the bundle or plan, which can only narrow.
+    `overrides` are the person's own, as what a program passes is, unless they are `overrides_from_elsewhere`: from a
+    project, or from an HTTP request.
     """
 
     profile: str | None = None
@@ -64,6 +67,7 @@ class SessionRequest:
     session_id: str | None = None
     name: str | None = None
     overrides: Mapping[str, Any] | None = None
+    overrides_from_elsewhere: bool = False
     form: Form = "portable"
     limits: Limits = field(default_factory=Limits)
     on_takeover: OnTakeover = "ask"
@@ -75,6 +79,11 @@ class SessionRequest:
     is_trusted: bool = False
     parent_session_id: str | None = None
     permission_level: PermissionLevel | None = None
+
+    @property
+    def has_own_overrides(self) -> bool:
+        """True where what is laid over the plan is the person's own."""
+        return bool(self.overrides) and not self.overrides_from_elsewhere and self.owner in OWNERS_OF_THE_HOME
 
 
 class Creation:
@@ -133,6 +142,7 @@ class Creation:
             on_takeover=request.on_takeover,
             permission_level=level,
             settings_overrides=without_secrets(request.overrides or {}),
+            own_overrides=request.has_own_overrides,
             metadata=dict(request.metadata),
             tags=list(request.tags),
             message_count=len(messages),
@@ -157,6 +167,7 @@ class Creation:
 
     async def _checked_plan(self, request: SessionRequest) -> tuple[SessionSetup, dict[str, Any]]:
         setup, plan = await self._plan(request)
+        setup = setup.laid_over(request.overrides or {}, is_own=request.has_own_overrides)
         report = self._plans.validate(plan)
         if report.errors:
             issues = [Issue(check.name, check.message, check.location) for check in report.errors]
@@ -204,6 +215,12 @@ def _level_in(plan: Mapping[str, Any], *, is_own: bool) -> PermissionLevel | Non
         issue = Issue("wrong-value", str(error), "session.permission_level")
         raise MountPlanError(f"The mount plan cannot be used: {error}", [issue]) from error
     return level if is_own else within_default(level)
+
+
+def overrides_of(record: SessionRecord) -> dict[str, Any]:
+    """Return what a request takes over from a stored session that was laid over its plan, and who laid it there."""
+    is_own = record.own_overrides and record.verified is not False
+    return {"overrides": record.settings_overrides or None, "overrides_from_elsewhere": not is_own}
 
 
 def _with_profile_name(session: Mapping[str, Any], profile: str) -> dict[str, Any]:

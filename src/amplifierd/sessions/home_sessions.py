@@ -37,7 +37,7 @@ from .announcements import changes_told
 from .between_turns import rewrite, switch
 from .branches import Branches, OrphanedTools
 from .checkpointing import Undone, changes_of, undo_files
-from .creation import Creation, SessionRequest
+from .creation import Creation, SessionRequest, overrides_of
 from .interrupted_turns import InterruptedTurn, InterruptedTurns, Keep
 from .interruption import RepairReport
 from .open_sessions import OpenSessions
@@ -206,7 +206,7 @@ class Sessions:
 
     async def _plan_with(self, record: SessionRecord, profile: str) -> tuple[SessionSetup, Mapping[str, Any]]:
         working_dir = Path(record.working_dir)
-        request = SessionRequest(profile=profile, working_dir=working_dir, overrides=record.settings_overrides)
+        request = SessionRequest(profile=profile, working_dir=working_dir, **overrides_of(record))
         return await self._creation.plan_for(request)
 
     async def change_agent(

@@ -124,7 +124,8 @@ class OpenSessions:
 
         `options` are `base_profile`, `session_id`, `name`, `overrides`, `form`, `limits`, `on_takeover`, `metadata`,
         `tags`, `owner`, `working_dir_scope`, `start`, `history`, and `build`, what `home.profiles.ensure` has returned
-        for the profile.
+        for the profile. Pass `overrides_from_elsewhere` with overrides that are not the person's own: these get keys
+        and variables only by agreement.
 
         Raises:
             MountPlanError: the plan breaks rules.

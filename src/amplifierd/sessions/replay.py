@@ -35,7 +35,7 @@ from .approvals import ApprovalQueue
 from .calls import StandIn
 from .children import as_agent
 from .context_messages import DOCUMENT
-from .creation import Creation, SessionRequest
+from .creation import Creation, SessionRequest, overrides_of
 from .divergence import Divergence, RequestComparison
 from .recorded_session import RecordedSession
 from .replay_layer import ReplayLayer, Totals
@@ -166,7 +166,7 @@ async def _equip(
         bundle=source.bundle,
         plan=source.plan,
         working_dir=Path(record.working_dir),
-        overrides=record.settings_overrides or None,
+        **overrides_of(record),
     )
     return await creation.plan_for(request)
 

@@ -20,7 +20,7 @@ from amplifierd.collections.catalogue import Catalogue
 from amplifierd.exceptions import SessionStateError
 from amplifierd.identifiers import OWNERS_OF_THE_HOME, ProfileId
 from amplifierd.paths import Paths
-from amplifierd.plans.foreign_values import FindPlace, OfBuild, OfBundle, own_place, requested_place
+from amplifierd.plans.foreign_values import FindPlace, OfBuild, OfBundle, OfPlan, own_place, requested_place
 from amplifierd.session_store.record import SessionRecord
 
 from .context_messages import MentionPlaces
@@ -81,6 +81,15 @@ class SessionSetup:
         composed: list[dict[str, Any]] = [*self.composition.remarks] if self.composition is not None else []
         return [*changed, *composed, *({"code": REPLACED, "message": text} for text in self.replaced)]
 
+    def laid_over(self, overrides: Mapping[str, Any], *, is_own: bool) -> SessionSetup:
+        """Return the setup of a session over whose plan the person has laid something, or someone else."""
+        place_of = self.place_of
+        if is_own and isinstance(place_of, OfBuild | OfBundle):
+            return replace(self, place_of=place_of.with_own(overrides))
+        if not is_own and overrides and place_of is own_place:
+            return replace(self, place_of=OfPlan(overrides))
+        return self
+
     def for_agent(self, agent_name: str, instruction: str) -> SessionSetup:
         """Return the setup of a session that works as an agent."""
         own = {"agent": agent_name}
@@ -133,13 +142,16 @@ class SetupFinder:
 
     async def of_record(self, record: SessionRecord) -> SessionSetup:
         """Return what a stored session runs with."""
-        if record.profile_name is not None:
-            return await self.of_profile(record.profile_name, Path(record.working_dir), record.build_id)
-        if record.bundle is not None:
-            self._check_bundle(record, record.bundle)
-            return await self.of_bundle(record.bundle, Path(record.working_dir), record.base_profile, record.build_id)
         is_foreign = record.verified is False or record.owner not in OWNERS_OF_THE_HOME
-        return await self.of_plan(Path(record.working_dir), is_requested=is_foreign)
+        if record.profile_name is not None:
+            setup = await self.of_profile(record.profile_name, Path(record.working_dir), record.build_id)
+        elif record.bundle is not None:
+            self._check_bundle(record, record.bundle)
+            directory = Path(record.working_dir)
+            setup = await self.of_bundle(record.bundle, directory, record.base_profile, record.build_id)
+        else:
+            setup = await self.of_plan(Path(record.working_dir), is_requested=is_foreign)
+        return setup.laid_over(record.settings_overrides, is_own=record.own_overrides and not is_foreign)
 
     def _check_bundle(self, record: SessionRecord, reference: str) -> None:
         """Raise if only a file of a stranger names the bundle of a session: its code would run here."""

@@ -16,6 +16,7 @@ HEAD = "session:\n  orchestrator: {module: loop-basic}\n  context: {module: cont
 PROVIDER = "providers:\n- module: provider-openai\n  config: {base_url: 'http://author.example/%s'}\n"
 PROFILE = f"---\nprofile: {{name: base, version: 1.0.0, schema_version: 2}}\n{HEAD}{PROVIDER}---\nHelp.\n"
 BUNDLE = f"---\nbundle: {{name: theirs, version: 1.0.0}}\n{HEAD}{PROVIDER}---\nHelp.\n"
+PLAIN_BUNDLE = BUNDLE.replace("config: {base_url: 'http://author.example/%s'}", "config: {}")
 PLAIN = PROFILE.replace("config: {base_url: 'http://author.example/%s'}", "config: {}")
 
 
@@ -49,14 +50,22 @@ async def described(home: Home, tmp_path: Path, kind: str, path: str) -> dict[st
             return {"profile": "local/base"}
         case "bundle":
             return {"bundle": published(tmp_path, {"bundle.md": BUNDLE % path})}
-        case _:
+        case "request":
             own.parent.mkdir(parents=True, exist_ok=True)
             own.write_text(PLAIN)
-            provider = {"module": "provider-openai", "config": {"base_url": f"http://author.example/{path}"}}
-            return {"profile": "local/base", "overrides": {"providers": [provider]}}
+            return {"profile": "local/base", "overrides": led_to(path), "overrides_from_elsewhere": True}
+        case _:
+            session = {"orchestrator": {"module": "loop-basic"}, "context": {"module": "context-simple"}}
+            plan = {"session": session, "providers": [{"module": "provider-openai"}]}
+            return {"plan": plan, "overrides": led_to(path), "overrides_from_elsewhere": True}
 
 
-@pytest.mark.parametrize("kind", ["profile", "parent", "bundle", "request"])
+def led_to(path: str) -> dict[str, Any]:
+    """Return overrides with which a provider reaches an author's host."""
+    return {"providers": [{"module": "provider-openai", "config": {"base_url": f"http://author.example/{path}"}}]}
+
+
+@pytest.mark.parametrize("kind", ["profile", "parent", "bundle", "request", "laid over a plan"])
 async def test_what_comes_from_elsewhere_gets_no_key_and_no_variable_unasked(
     home: Home, tmp_path: Path, work: Path, kind: str
 ) -> None:
@@ -99,6 +108,30 @@ async def test_what_the_person_wrote_is_used_as_it_stands(home: Home, tmp_path: 
 
     async with home.sessions.open(**given, working_dir=work) as session:
         assert "openai" in (await session.load()).get("providers")
+
+
+@pytest.mark.parametrize("kind", ["profile", "bundle", "plan"])
+async def test_what_a_program_lays_over_a_plan_is_the_persons_own(
+    home: Home, tmp_path: Path, work: Path, kind: str
+) -> None:
+    if kind == "profile":
+        await home.collections.add("team", published(tmp_path, {"profiles/base.md": PLAIN}))
+        given = {"profile": "team/base"}
+    elif kind == "bundle":
+        given = {"bundle": published(tmp_path, {"bundle.md": PLAIN_BUNDLE})}
+    else:
+        given = {"plan": (await described(home, tmp_path, "plan", ""))["plan"]}
+
+    async with home.sessions.open(**given, overrides=led_to("${GITHUB_TOKEN}"), working_dir=work) as session:
+        assert "openai" in (await session.load()).get("providers")
+    await home.sessions.close()
+    later = open_home(tmp_path)
+    async with later.sessions.resume(session.session_id) as session:
+        assert "openai" in (await session.load()).get("providers")
+    copied = await later.sessions.clone(session.session_id)
+    async with later.sessions.resume(copied.session_id):
+        pass
+    await later.sessions.close()
 
 
 async def test_a_plan_in_a_strangers_file_gets_no_key_unasked(home: Home, tmp_path: Path, work: Path) -> None:
