@@ -33,6 +33,7 @@ from amplifier_system.processes import ProcessTree, reading
 from amplifier_system.tasks import run_to_end, start_task
 from amplifier_system.urls import shown
 
+from .install_limits import DEFAULT_LIMITS, InstallLimits, InstallWatch
 from .requirements import HostPackages, name_of, normalise_name
 
 logger = logging.getLogger(__name__)
@@ -47,9 +48,6 @@ _NO_WHEELS = re.compile(r"no\s+usable\s+wheels|building\s+(?:from\s+)?source|onl
 _KEPT_CHARACTERS = 20_000
 _OVERRIDES = "ours.txt"
 """What is ours, which counts for uv whatever a distribution asks for in its place, by version or by address."""
-_LOOK_S = 0.2
-MOST_BYTES = 16 << 30
-"""What an installer may write, downloads included: twice what the largest frameworks need."""
 _ADDRESS = re.compile(r"^[^;]*@\s*\S")
 _WHEEL = re.compile(r"@\s*\S+?\.whl(?:[#?]\S*)?(?:\s*;|\s*$)")
 _INDEX_VARIABLE = re.compile(
@@ -122,14 +120,14 @@ async def install_together(
     host: HostPackages,
     *,
     allow_builds: bool | None = None,
-    most_bytes: int = MOST_BYTES,
+    limits: InstallLimits = DEFAULT_LIMITS,
 ) -> InstalledPins:
     """Resolve the requirements of all owners (owner → requirement lines) at once and install them into `target`.
 
     `target` is a directory that is empty or absent; when this fails or is cancelled its content is of no use and the
     caller removes it. Only wheels are installed, so that nothing of a distribution runs here; `allow_builds` permits
     to build others, None lets `AMPLIFIERD_COMPILE__ALLOW_BUILDS` decide. A wheel can unpack to a thousand times its
-    size: an installer that writes more than `most_bytes` is ended.
+    size, and to a million empty files: an installer that writes more than the `limits` is ended.
 
     Raises:
         RequirementConflict: requirements contradict each other or the host; the text names owners and requirements.
@@ -147,16 +145,16 @@ async def install_together(
         command = [*installer_command(target, allow_builds=builds), *arguments]
         if Path(command[0]).name == "uv":
             command += ["--override", str(directory / _OVERRIDES)]
-        returncode, output = await _run(command, most_bytes)
-    if returncode == 0 and await asyncio.to_thread(_size_of, target) > most_bytes:
-        returncode, output = 1, _too_much(most_bytes)
+        returncode, output = await _run(command, target, limits)
+    if returncode == 0 and (told := await asyncio.to_thread(limits.excess_of, target)):
+        returncode, output = 1, told
     if returncode != 0:
         raise _failure(needed, host, returncode, command, shown(output), builds=builds)
     pins = await asyncio.to_thread(_settle, target, needed, host)
     await asyncio.to_thread(_refuse_ours, target, host)
     await asyncio.to_thread(_remove_bytecode, target)
     compiling = [sys.executable, "-I", "-m", "compileall", "-q", str(target)]
-    await _run(compiling, most_bytes)  # what cannot be compiled is left as it is
+    await _run(compiling, target, limits)  # what cannot be compiled is left as it is
     return pins
 
 
@@ -258,7 +256,7 @@ def _settle(target: Path, needed: Mapping[str, Sequence[str]], host: HostPackage
     return InstalledPins(tuple(build), tuple(sorted({*named, *(f"{n}=={host.versions[n]}" for n in provided)})))
 
 
-async def _run(command: Sequence[str], most_bytes: int) -> tuple[int, str]:
+async def _run(command: Sequence[str], target: Path, limits: InstallLimits) -> tuple[int, str]:
     """Run an installer, which is ended with everything it started when it writes too much, or the caller is
     interrupted, or dies."""
     settings = {"PIP_USER": "0", "PIP_NO_COLOR": "1", "NO_COLOR": "1", "PYTHONWARNINGS": "ignore"}
@@ -266,45 +264,19 @@ async def _run(command: Sequence[str], most_bytes: int) -> tuple[int, str]:
     guarded = ["/bin/sh", "-c", _GUARD, "sh", *command]
     pipe, errors = subprocess.PIPE, subprocess.STDOUT
     tree = await ProcessTree.start(guarded, environment=environment, stdin=pipe, stderr=errors)
-    is_ended = asyncio.Event()
-    limit = start_task(_end_beyond(most_bytes, tree, is_ended))
+    watch = InstallWatch(tree, target, limits)
+    watching = start_task(watch.end_beyond())
     try:
         async with reading(tree.stdout) as stream:
             output = await stream.read()
         returncode = await tree.wait()
     finally:
-        limit.cancel()
+        watching.cancel()
         tree.close_pipes()
         await tree.kill()  # the guard, and all the rest if this was interrupted
-    if is_ended.is_set():
-        return 1, _too_much(most_bytes)
+    if watch.excess:
+        return 1, watch.excess
     return returncode, output.decode("utf-8", "replace")[-_KEPT_CHARACTERS:]
-
-
-async def _end_beyond(most_bytes: int, tree: ProcessTree, is_ended: asyncio.Event) -> None:
-    """End an installer once it has written more than this, where the system counts that."""
-    while not is_ended.is_set():
-        await asyncio.sleep(_LOOK_S)
-        if _written_by(tree.pid) > most_bytes:
-            is_ended.set()
-            await tree.kill()
-
-
-def _written_by(pid: int) -> int:
-    """Return how much a process, and what it waited for, has written; 0 where it is over or nothing counts it."""
-    try:
-        found = re.search(rb"^wchar: (\d+)", Path(f"/proc/{pid}/io").read_bytes(), re.MULTILINE)
-    except OSError:
-        return 0
-    return int(found[1]) if found else 0
-
-
-def _too_much(most_bytes: int) -> str:
-    return f"error: it was ended because it wrote more than {most_bytes >> 20} MiB"
-
-
-def _size_of(directory: Path) -> int:
-    return sum(file.lstat().st_size for file in directory.rglob("*")) if directory.is_dir() else 0
 
 
 def installer_environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from amplifier_foundation.modules.install_limits import InstallLimits
 from amplifier_foundation.modules.installer import (
     InstallError,
     install_together,
@@ -254,7 +255,7 @@ async def test_a_wheel_that_unpacks_to_more_than_is_allowed_is_not_installed(
         wheel.writestr("bomb-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
         wheel.writestr("bomb-1.0.dist-info/RECORD", "")
     with pytest.raises(InstallError, match="it was ended because it wrote more than 4 MiB"):
-        await install_together({"tool-mine": ["bomb"]}, tmp_path / "target", host, most_bytes=4 << 20)
+        await install_together({"tool-mine": ["bomb"]}, tmp_path / "target", host, limits=InstallLimits(bytes=4 << 20))
     await install_together({"tool-mine": ["bomb"]}, tmp_path / "other", host)
     assert (tmp_path / "other/bomb.py").stat().st_size == 8 << 20
 
@@ -266,4 +267,28 @@ async def test_an_installer_is_ended_while_it_writes_too_much(
     uv = stand_in_installer.with_name("uv")
     uv.write_text(f"#!/bin/sh\nhead -c 2M /dev/zero > {tmp_path}/written\nexec sleep 60\n")
     with pytest.raises(InstallError, match="wrote more than 1 MiB"):
-        await install_together({"tool-mine": ["bomb"]}, tmp_path / "target", host, most_bytes=1 << 20)
+        await install_together({"tool-mine": ["bomb"]}, tmp_path / "target", host, limits=InstallLimits(bytes=1 << 20))
+
+
+@pytest.mark.usefixtures("installer")
+async def test_a_wheel_of_more_files_than_are_allowed_is_not_installed(
+    index: Path, tmp_path: Path, host: HostPackages
+) -> None:
+    with zipfile.ZipFile(index / "bomb-1.0-py3-none-any.whl", "w") as wheel:
+        for number in range(300):
+            wheel.writestr(f"bomb/{number}", "")
+        wheel.writestr("bomb-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: bomb\nVersion: 1.0\n")
+        wheel.writestr("bomb-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        wheel.writestr("bomb-1.0.dist-info/RECORD", "")
+    with pytest.raises(InstallError, match="it was ended because it wrote more than 200 files"):
+        await install_together({"tool-mine": ["bomb"]}, tmp_path / "target", host, limits=InstallLimits(files=200))
+
+
+async def test_an_installer_is_ended_while_it_makes_too_many_files(
+    stand_in_installer: Path, tmp_path: Path, host: HostPackages
+) -> None:
+    (tmp_path / "unpacked").mkdir()
+    uv = stand_in_installer.with_name("uv")
+    uv.write_text(f"#!/bin/sh\ncd {tmp_path}/unpacked\ntouch $(seq 4000)\nexec sleep 60\n")
+    with pytest.raises(InstallError, match="wrote more than 1,000 files"):
+        await install_together({"tool-mine": ["bomb"]}, tmp_path / "target", host, limits=InstallLimits(files=1_000))
