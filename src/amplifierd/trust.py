@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from amplifier_foundation.sources.resolved import is_planted_bytecode
 from amplifier_foundation.sources.store import locked_now
 from amplifier_kit.redaction import mask_text
 
@@ -25,7 +26,8 @@ FORMAT = StoredFormat(version=1)
 _LOCK_WAIT_S = 30.0
 _TRUSTED, _DECLINED, _CONTENT = "directories", "declined", "content"
 _LOADED = (".amplifier", ".mcp.json")  # what sessions load from a project
-_NOT_LOADED = frozenset({"logs", "transcripts", "audit", "sessions", "__pycache__"})
+_NOT_LOADED = frozenset({"logs", "transcripts", "audit", "sessions"})  # directly in these folders; deeper it is code
+_CACHE = "__pycache__"
 _MOST_FILES = 5_000
 _TOO_MANY = f"more than {_MOST_FILES} files"  # which nobody can have looked at
 _LONGEST_TEXT = 32_768  # of a file that is kept to show what changed in it
@@ -188,8 +190,18 @@ def _files(project: Path) -> Iterator[Path]:
         if start.is_file():
             yield start
         for folder, folders, files in os.walk(start, followlinks=True):  # code behind a link runs as well
-            folders[:] = sorted(inner for inner in folders if inner not in _NOT_LOADED)
-            yield from (Path(folder) / file for file in sorted(files) if not file.endswith(".jsonl"))
+            is_top = folder == str(start)
+            folders[:] = sorted(inner for inner in folders if not (is_top and inner in _NOT_LOADED))
+            yield from (
+                Path(folder) / file
+                for file in sorted(files)
+                if not (is_top and file.endswith(".jsonl")) and not _is_kept_by_python(Path(folder), file)
+            )
+
+
+def _is_kept_by_python(folder: Path, file: str) -> bool:
+    """True for bytecode as Python itself keeps it; what it would run whatever its source says was put there."""
+    return folder.name == _CACHE and file.endswith(".pyc") and not is_planted_bytecode(folder / file)
 
 
 def _resolved(directory: Path | str) -> Path:

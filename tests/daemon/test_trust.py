@@ -2,6 +2,7 @@
 
 import json
 import os
+import py_compile
 import stat
 from pathlib import Path
 
@@ -186,3 +187,40 @@ def test_checkpoints_can_be_switched_off(tmp_path: Path, project: Path) -> None:
 
     with pytest.raises(SnapshotRefusedError, match=r"switched off \(checkpoints\.enabled\)"):
         home.checkpoints_for(tmp_path / "checkpoints", project, is_trusted=True)
+
+
+PACKAGE = ".amplifier/modules/hooks-note/amplifier_module_hooks_note"
+
+
+@pytest.mark.parametrize("name", [f"{PACKAGE}/logs/__init__.py", f"{PACKAGE}/sessions.py", f"{PACKAGE}/more.jsonl"])
+def test_code_counts_whatever_its_folder_is_called(home: Home, project: Path, name: str) -> None:
+    (project / name).parent.mkdir(parents=True)
+    home.trust.add(project)
+
+    (project / name).write_text("import os\n")
+
+    assert not home.trust.is_unchanged(project)
+
+
+@pytest.mark.parametrize("name", [".amplifier/logs/today", ".amplifier/sessions/one/transcript", ".amplifier/a.jsonl"])
+def test_what_sessions_write_beside_their_settings_changes_no_trust(home: Home, project: Path, name: str) -> None:
+    home.trust.add(project)
+    (project / name).parent.mkdir(parents=True)
+
+    (project / name).write_text("Today.\n")
+
+    assert home.trust.is_unchanged(project)
+
+
+@pytest.mark.parametrize("mode", py_compile.PycInvalidationMode)
+def test_bytecode_that_python_does_not_make_by_itself_counts(
+    home: Home, project: Path, mode: py_compile.PycInvalidationMode
+) -> None:
+    source = project / PACKAGE / "__init__.py"
+    source.parent.mkdir(parents=True)
+    source.write_text("ONE = 1\n")
+    home.trust.add(project)
+
+    py_compile.compile(str(source), invalidation_mode=mode)
+
+    assert home.trust.is_unchanged(project) is (mode is py_compile.PycInvalidationMode.TIMESTAMP)

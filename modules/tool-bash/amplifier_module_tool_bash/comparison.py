@@ -19,7 +19,7 @@ from amplifier_kit.files import Replacement
 from amplifier_kit.sandbox.permissions import repository_of
 from amplifier_kit.tools.paths import opened_directory
 from amplifier_kit.tools.runs import announce
-from amplifier_system.policy.running_places import ANYWHERE, RunningPlace
+from amplifier_system.policy.running_places import RunningPlace, rows_of
 
 from .launch import Launch
 
@@ -27,9 +27,10 @@ _LONGEST = 1 << 20
 _MOST_ENTRIES = 300_000
 _MOST_FILES = 5_000
 _BESIDE_HEAD = frozenset({"objects", "refs", "commondir", "config"})
-_OF_REPOSITORY = ("config", "config.worktree", "commondir", "info/attributes")
+_OF_REPOSITORY = ("config", "config.worktree", "commondir", "info/attributes", "rebase-merge/git-rebase-todo")
+_RUN_BY_REBASE = re.compile(rb"^[ \t]*(?:x|exec)[ \t]", re.MULTILINE)
 _NOT_ENTERED = frozenset({"node_modules", ".venv", "venv", "site-packages", "dist-packages", "__pycache__"})
-_OF_SESSIONS = frozenset({"logs", "transcripts", "audit", "sessions"})  # below .amplifier, written by sessions
+_OF_SESSIONS = frozenset({"logs", "transcripts", "audit", "sessions"})  # directly in .amplifier, written by sessions
 _SECTION = re.compile(r'\[([A-Za-z0-9.-]+)(?:[ \t]+"((?:[^"\\\x00-\x1f]|\\["\\])*)")?\]')
 _ENTRY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=[ \t]*([^\x00-\x08\x0a-\x1f\\]*))?")
 _INERT = re.compile(
@@ -121,7 +122,7 @@ def _running_files(roots: list[Path]) -> Iterator[tuple[str | None, str]]:
             continue
         for name, entry in by_name.items():
             folded = name.casefold()
-            if folded in ANYWHERE and (found := _running(entry, ANYWHERE[folded])):
+            if (rows := rows_of(folded)) and (found := _running(entry, rows)):
                 yield from found
             elif entry.is_dir(follow_symlinks=False) and folded not in _NOT_ENTERED:
                 waiting.append(entry.path)
@@ -155,9 +156,11 @@ def _below(path: str) -> Iterator[str]:
             return
     except OSError:
         return
+    passed_over = _OF_SESSIONS if path.rpartition("/")[2].casefold() == ".amplifier" else frozenset()
     for folder, folders, files in os.walk(path):
         links = [name for name in folders if os.path.islink(f"{folder}/{name}")]  # noqa: PTH114
-        folders[:] = [name for name in folders if name not in links and name not in _OF_SESSIONS]
+        folders[:] = [name for name in folders if name not in links and name not in passed_over]
+        passed_over = frozenset()
         yield from (f"{folder}/{name}" for name in (*files, *links))
 
 
@@ -187,6 +190,8 @@ def _matters(name: str, old: _File | None, new: _File | None) -> bool:
     if old is None and new is not None and new.content == b"" and name.endswith("/info/attributes"):
         return False  # which the sandbox puts there, so that no other can be
     last = name.rpartition("/")[2]
+    if last == "git-rebase-todo":
+        return new is not None and not set(_commands(new)) <= set(_commands(old))
     if last == "config" and "/" in name and (new is None or stat.S_ISREG(new.mode)):
         return not _is_inert(old.content if old else b"", new.content if new else b"")
     if last == "commondir" and old is None and new is not None and "/worktrees/" in name:
@@ -194,6 +199,15 @@ def _matters(name: str, old: _File | None, new: _File | None) -> bool:
     if last == ".git" and old is None and new is not None:
         return not _leads_inside(Path(name), new.content or b"")
     return True
+
+
+def _commands(todo: _File | None) -> list[bytes]:
+    """Return the lines of a rebase that run programs; all are, where a link or a large file hides them."""
+    if todo is None:
+        return []
+    if todo.content is None or not stat.S_ISREG(todo.mode):
+        return [bytes(str(todo.signature), "ascii")]
+    return [line for line in todo.content.splitlines() if _RUN_BY_REBASE.match(line)]
 
 
 def _leads_inside(git: Path, content: bytes) -> bool:
@@ -251,6 +265,7 @@ UNDONE = "tool-bash:undone"
 
 _TOO_LARGE = "the directory is too large for all places that run to be compared"
 _MOST_REASONS = 20
+_MOST_LOOKS = 10
 
 
 @dataclass(slots=True)
@@ -312,7 +327,7 @@ class Comparison:
             found = await self._look(launch)
             refusal = await self._refusal(found) if found.changes else None
             if refusal is not None:
-                found.undone += await self._undo(found, refusal)
+                found = await self._undo_all(found, refusal, launch)
             await self._go_on(found, is_kept=refusal is None)
         return found.undone
 
@@ -326,7 +341,7 @@ class Comparison:
             if found.changes:
                 with contextlib.suppress(OSError):
                     await asyncio.to_thread(found.keep_copies, copies)
-                found.undone += await self._undo(found, f"what it said is kept in {copies}")
+                found = await self._undo_all(found, f"what it said is kept in {copies}", launch)
             await self._go_on(found, is_kept=not found.changes)
         return found
 
@@ -346,6 +361,20 @@ class Comparison:
         after = await asyncio.to_thread(RunningFiles.of, roots, before)
         is_complete = before.is_complete and after.is_complete
         return Difference(roots, before, after, before.changes(after), [] if is_complete else [_TOO_LARGE])
+
+    async def _undo_all(self, found: Difference, why: str, launch: Launch) -> Difference:
+        """Put back what changed, and what came into sight only when that was gone; returns all of it."""
+        found.undone += await self._undo(found, why)
+        for _ in range(_MOST_LOOKS):
+            if found.after.is_complete:
+                break
+            again = await self._look(launch)
+            if not again.changes:
+                break
+            again.undone = [*found.undone, *await self._undo(again, why)]
+            again.changes = list(dict.fromkeys((*found.changes, *again.changes)))
+            found = again
+        return found
 
     async def _undo(self, found: Difference, why: str) -> list[str]:
         are_back = await asyncio.to_thread(found.put_back)

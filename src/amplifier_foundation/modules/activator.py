@@ -16,7 +16,7 @@ from amplifier_foundation.paths.home import get_amplifier_home
 from amplifier_foundation.sources import Sources
 from amplifier_foundation.sources.local import find_package
 from amplifier_foundation.sources.reference import NameReference, parse_reference
-from amplifier_foundation.sources.resolved import IGNORED_NAMES
+from amplifier_foundation.sources.resolved import IGNORED_NAMES, is_planted_bytecode
 
 from .environments import Environments, read_in_turn
 from .import_paths import ImportPaths
@@ -266,8 +266,6 @@ def _tell(callback: ProgressCallback | None, action: str, detail: str) -> None:
 
 
 _CACHE = "__pycache__"
-_HEADER = 8
-_UNCHECKED = 0b01  # of two flags: the file is run whatever its source says
 
 
 def check_bytecode(directory: Path, owner: str) -> None:
@@ -283,18 +281,12 @@ def check_bytecode(directory: Path, owner: str) -> None:
             if not name.endswith(".pyc"):
                 continue
             path = Path(place, name)
-            hidden = _is_unchecked(path) if is_cache else f"{name[:-1]}" not in files
+            hidden = is_planted_bytecode(path) if is_cache else f"{name[:-1]}" not in files
             if hidden:
                 raise BundleLoadError(
                     f"module {owner} has bytecode that would run in place of its source: {path}",
                     hint="delete it; Python makes its own",
                 )
-
-
-def _is_unchecked(path: Path) -> bool:
-    with path.open("rb") as file:
-        header = file.read(_HEADER)
-    return len(header) == _HEADER and int.from_bytes(header[4:], "little") & 0b11 == _UNCHECKED
 
 
 # Distributions that are used where they lie: a bundle's own package, and the modules it names.

@@ -103,6 +103,7 @@ IGNORED_NAMES = frozenset({".git", "__pycache__", ".venv", "node_modules", ".pyt
 IGNORED_PATTERNS = ("*.pyc", "*.egg-info")
 
 _CACHE, _COMPILED = "__pycache__", ".pyc"
+_HEADER, _BY_TIME = 8, 0  # of a file with bytecode: a magic number, and flags
 _CHUNK = 1024 * 1024
 
 
@@ -138,6 +139,16 @@ def check_links(tree: Path, ref: str) -> None:
 def is_bytecode(name: str) -> bool:
     """True if a path in a source is, or is inside, what Python runs in place of the source that people read."""
     return any(part == _CACHE or part.endswith(_COMPILED) for part in name.split("/"))
+
+
+def is_planted_bytecode(file: Path) -> bool:
+    """True for bytecode that is not compared with the time of its source: Python makes none of that kind by itself.
+
+    It runs whatever the source says, or with a hash of the source, which anyone can compute, in front of other code.
+    """
+    with file.open("rb") as opened:
+        header = opened.read(_HEADER)
+    return len(header) == _HEADER and int.from_bytes(header[4:], "little") != _BY_TIME
 
 
 def remove_bytecode(tree: Path) -> None:

@@ -1,7 +1,8 @@
 """Running places: files whose content runs, or instructs, without a person running the project.
 
 The table is the whole list; every row says why. A path is below a running place when consecutive parts of it have the
-name of a row, whatever their case; a row that begins with `~/` counts in the home directory only.
+name of a row, whatever their case; a row that begins with `~/` counts in the home directory only, and one that begins
+with `*` for all names with that ending.
 """
 
 from __future__ import annotations
@@ -47,15 +48,36 @@ PLACES: tuple[RunningPlace, ...] = (
     RunningPlace(".pre-commit-config.yaml", _HOOKS),
     RunningPlace("lefthook.yml", _HOOKS),
     RunningPlace(".lefthook.yml", _HOOKS),
+    RunningPlace("lefthook.yaml", _HOOKS),
+    RunningPlace("lefthook-local.yml", _HOOKS),
+    RunningPlace(".overcommit.yml", _HOOKS),
+    RunningPlace(".simple-git-hooks.json", _HOOKS),
+    RunningPlace(".lintstagedrc", _HOOKS),
+    RunningPlace(".lintstagedrc.json", _HOOKS),
     RunningPlace(".envrc", "runs when a shell enters this folder"),
     RunningPlace(".mise.toml", "runs when a shell enters this folder"),
     RunningPlace("mise.toml", "runs when a shell enters this folder"),
+    RunningPlace(".mise.local.toml", "runs when a shell enters this folder"),
+    RunningPlace("mise.local.toml", "runs when a shell enters this folder"),
+    RunningPlace(".mise", "runs when a shell enters this folder"),
+    RunningPlace(".config/mise", "runs when a shell enters this folder"),
+    RunningPlace(".config/mise.toml", "runs when a shell enters this folder"),
+    RunningPlace(".autoenv", "runs when a shell enters this folder"),
     RunningPlace(".vscode", _EDITOR),
     RunningPlace(".idea", _EDITOR),
     RunningPlace(".zed", _EDITOR),
+    RunningPlace("*.code-workspace", _EDITOR),
+    RunningPlace("*.sublime-project", _EDITOR),
+    RunningPlace(".fleet", _EDITOR),
+    RunningPlace(".helix", _EDITOR),
     RunningPlace(".exrc", _EDITOR),
+    RunningPlace(".vimrc", _EDITOR),
+    RunningPlace(".nvimrc", _EDITOR),
+    RunningPlace(".lvimrc", _EDITOR),
+    RunningPlace(".ycm_extra_conf.py", _EDITOR),
     RunningPlace(".nvim.lua", _EDITOR),
     RunningPlace(".dir-locals.el", _EDITOR),
+    RunningPlace(".dir-locals-2.el", _EDITOR),
     RunningPlace(".devcontainer", "runs when an editor opens this folder in a container"),
     RunningPlace(".devcontainer.json", "runs when an editor opens this folder in a container"),
     RunningPlace(".claude", _AGENT),
@@ -65,6 +87,17 @@ PLACES: tuple[RunningPlace, ...] = (
     RunningPlace(".gemini", _AGENT),
     RunningPlace(".windsurf", _AGENT),
     RunningPlace(".opencode", _AGENT),
+    RunningPlace("opencode.json", _AGENT),
+    RunningPlace("opencode.jsonc", _AGENT),
+    RunningPlace(".continue", _AGENT),
+    RunningPlace(".roo", _AGENT),
+    RunningPlace(".kiro", _AGENT),
+    RunningPlace(".junie", _AGENT),
+    RunningPlace(".goose", _AGENT),
+    RunningPlace(".qwen", _AGENT),
+    RunningPlace(".crush.json", _AGENT),
+    RunningPlace("crush.json", _AGENT),
+    RunningPlace(".aider.conf.yml", _AGENT),
     RunningPlace(".mcp.json", "starts programs for every later agent session here"),
     RunningPlace("AGENTS.md", _INSTRUCTS),
     RunningPlace("AGENTS.local.md", _INSTRUCTS),
@@ -72,28 +105,58 @@ PLACES: tuple[RunningPlace, ...] = (
     RunningPlace("CLAUDE.md", _INSTRUCTS),
     RunningPlace("CLAUDE.local.md", _INSTRUCTS),
     RunningPlace("GEMINI.md", _INSTRUCTS),
+    RunningPlace("QWEN.md", _INSTRUCTS),
+    RunningPlace("AGENTS.override.md", _INSTRUCTS),
+    RunningPlace(".goosehints", _INSTRUCTS),
+    RunningPlace(".roorules", _INSTRUCTS),
+    RunningPlace(".rules", _INSTRUCTS),
     RunningPlace(".cursorrules", _INSTRUCTS),
     RunningPlace(".windsurfrules", _INSTRUCTS),
     RunningPlace(".clinerules", _INSTRUCTS),
     RunningPlace(".github/copilot-instructions.md", _INSTRUCTS),
     RunningPlace(".github/instructions", _INSTRUCTS),
     RunningPlace(".github/prompts", _INSTRUCTS),
+    RunningPlace(".github/chatmodes", _INSTRUCTS),
+    RunningPlace(".github/agents", _INSTRUCTS),
     RunningPlace(".github/workflows", _CI),
     RunningPlace(".github/actions", _CI),
     RunningPlace(".gitlab-ci.yml", _CI),
     RunningPlace(".gitlab", _CI),
+    RunningPlace(".forgejo", _CI),
+    RunningPlace(".gitea", _CI),
+    RunningPlace(".tekton", _CI),
+    RunningPlace(".semaphore", _CI),
+    RunningPlace(".teamcity", _CI),
+    RunningPlace(".cirrus.yml", _CI),
+    RunningPlace(".build.yml", _CI),
+    RunningPlace(".builds", _CI),
+    RunningPlace("appveyor.yml", _CI),
+    RunningPlace(".appveyor.yml", _CI),
+    RunningPlace("cloudbuild.yaml", _CI),
+    RunningPlace("buildspec.yml", _CI),
     RunningPlace(".circleci", _CI),
     RunningPlace(".buildkite", _CI),
     RunningPlace(".woodpecker", _CI),
+    RunningPlace(".woodpecker.yml", _CI),
+    RunningPlace(".woodpecker.yaml", _CI),
     RunningPlace(".travis.yml", _CI),
     RunningPlace(".drone.yml", _CI),
     RunningPlace("azure-pipelines.yml", _CI),
+    RunningPlace("azure-pipelines.yaml", _CI),
+    RunningPlace(".azure-pipelines", _CI),
     RunningPlace("bitbucket-pipelines.yml", _CI),
     RunningPlace("Jenkinsfile", _CI),
+    RunningPlace(".npmrc", _MANAGER),
+    RunningPlace("bunfig.toml", _MANAGER),
+    RunningPlace(".yarnrc", _MANAGER),
     RunningPlace(".yarnrc.yml", _MANAGER),
     RunningPlace(".yarn/releases", _MANAGER),
     RunningPlace(".yarn/plugins", _MANAGER),
     RunningPlace(".pnpmfile.cjs", _MANAGER),
+    RunningPlace(".pnpmfile.mjs", _MANAGER),
+    RunningPlace(".bundle", _MANAGER),
+    RunningPlace(".mvn", _MANAGER),
+    RunningPlace(".bazelrc", _MANAGER),
     RunningPlace(".cargo/config.toml", _MANAGER),
     RunningPlace(".cargo/config", _MANAGER),
     RunningPlace("node_modules/.bin", _PACKAGES, "packages"),
@@ -114,11 +177,39 @@ PLACES: tuple[RunningPlace, ...] = (
     RunningPlace("~/.zlogin", _SHELL),
     RunningPlace("~/.zlogout", _SHELL),
     RunningPlace("~/.config/fish", _SHELL),
+    RunningPlace("~/.config/zsh", _SHELL),
+    RunningPlace("~/.config/nushell", _SHELL),
+    RunningPlace("~/.config/starship.toml", _SHELL),
+    RunningPlace("~/.config/environment.d", _SHELL),
+    RunningPlace("~/.kshrc", _SHELL),
+    RunningPlace("~/.cshrc", _SHELL),
+    RunningPlace("~/.tcshrc", _SHELL),
+    RunningPlace("~/.xprofile", _SHELL),
+    RunningPlace("~/.xinitrc", _SHELL),
+    RunningPlace("~/.xsession", _SHELL),
+    RunningPlace("~/.pam_environment", _SHELL),
     RunningPlace("~/.inputrc", _SHELL),
     RunningPlace("~/.gitconfig", _HOOKS),
     RunningPlace("~/.config/git", _HOOKS),
     RunningPlace("~/.hgrc", "runs at the next hg command"),
     RunningPlace("~/.tmux.conf", _PROGRAM),
+    RunningPlace("~/.config/tmux", _PROGRAM),
+    RunningPlace("~/.screenrc", _PROGRAM),
+    RunningPlace("~/.gdbinit", _PROGRAM),
+    RunningPlace("~/.lldbinit", _PROGRAM),
+    RunningPlace("~/.psqlrc", _PROGRAM),
+    RunningPlace("~/.sqliterc", _PROGRAM),
+    RunningPlace("~/.irbrc", _PROGRAM),
+    RunningPlace("~/.Rprofile", _PROGRAM),
+    RunningPlace("~/.curlrc", _PROGRAM),
+    RunningPlace("~/.wgetrc", _PROGRAM),
+    RunningPlace("~/.condarc", _PROGRAM),
+    RunningPlace("~/.ipython", _PROGRAM),
+    RunningPlace("~/.jupyter", _PROGRAM),
+    RunningPlace("~/.gradle", _PROGRAM),
+    RunningPlace("~/.m2", _PROGRAM),
+    RunningPlace("~/.cargo/bin", _PROGRAM),
+    RunningPlace("~/go/bin", _PROGRAM),
     RunningPlace("~/.vimrc", _PROGRAM),
     RunningPlace("~/.vim", _PROGRAM),
     RunningPlace("~/.config/nvim", _PROGRAM),
@@ -126,6 +217,13 @@ PLACES: tuple[RunningPlace, ...] = (
     RunningPlace("~/.emacs.d", _PROGRAM),
     RunningPlace("~/.config/emacs", _PROGRAM),
     RunningPlace("~/.config/pip", _PROGRAM),
+    RunningPlace("~/.config/uv", _PROGRAM),
+    RunningPlace("~/.config/kitty", _PROGRAM),
+    RunningPlace("~/.config/alacritty", _PROGRAM),
+    RunningPlace("~/.config/wezterm", _PROGRAM),
+    RunningPlace("~/.config/helix", _PROGRAM),
+    RunningPlace("~/.config/Code", _PROGRAM),
+    RunningPlace("~/.local/share/applications", _PROGRAM),
     RunningPlace("~/.config/direnv", _PROGRAM),
     RunningPlace("~/.config/mise", _PROGRAM),
     RunningPlace("~/.config/autostart", _PROGRAM),
@@ -155,8 +253,19 @@ def _by_first_part(rows: tuple[RunningPlace, ...]) -> dict[str, tuple[tuple[tupl
     return {name: tuple(listed) for name, listed in found.items()}
 
 
-ANYWHERE = _by_first_part(tuple(row for row in PLACES if not row.name.startswith("~/")))
-"""The rows that count in any directory, by the first part of their folded names."""
+_BY_ENDING = tuple((row.name[1:], row) for row in PLACES if row.name.startswith("*"))
+_ENDINGS = tuple(ending for ending, _ in _BY_ENDING)
+_ANYWHERE = _by_first_part(tuple(row for row in PLACES if not row.name.startswith(("~/", "*"))))
+
+
+def rows_of(folded: str) -> tuple[tuple[tuple[str, ...], RunningPlace], ...]:
+    """Return the rows that a folded name begins in any directory, each with the names that make it whole."""
+    if (found := _ANYWHERE.get(folded)) is not None:
+        return found
+    if folded.endswith(_ENDINGS):
+        return tuple(((folded,), row) for ending, row in _BY_ENDING if folded.endswith(ending))
+    return ()
+
 
 _IN_HOME = _by_first_part(tuple(row for row in PLACES if row.name.startswith("~/")))
 
@@ -170,7 +279,7 @@ def find_running_place(path: Path | str, working_dir: Path) -> RunningPlace | No
     start, parts = _split(text, working_dir)
     folded = [part.casefold() for part in parts]
     for place, name in enumerate(folded):
-        for wanted, row in ANYWHERE.get(name, ()):
+        for wanted, row in rows_of(name):
             if tuple(folded[place : place + len(wanted)]) == wanted:
                 return row
         if name in _PROGRAM_FOLDERS and os.path.lexists(os.path.join(start, *parts[:place], "pyvenv.cfg")):  # noqa: PTH118

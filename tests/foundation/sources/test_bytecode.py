@@ -70,6 +70,17 @@ async def test_a_directory_of_a_backend_is_downloaded_without_bytecode(
     assert [path.name for path in _files(resolved.path)] == ["__init__.py"]
 
 
+async def test_bytecode_that_carries_the_hash_of_its_source_is_hidden_code(tmp_path: Path, cache_dir: Path) -> None:
+    package = tmp_path / "tool-x" / "amplifier_module_tool_x"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(MOUNT)
+    checked = py_compile.PycInvalidationMode.CHECKED_HASH
+    py_compile.compile(str(package / "__init__.py"), invalidation_mode=checked)  # the code in it could be any other
+
+    with pytest.raises(BundleLoadError, match="bytecode that would run in place of its source"):
+        await ModuleActivator(cache_dir).activate("tool-x", str(tmp_path / "tool-x"))
+
+
 @pytest.mark.parametrize("name", ["__pycache__/__init__.cpython-311.pyc", "alone.pyc"])
 async def test_a_folder_with_hidden_code_is_not_used_in_place(
     tmp_path: Path, cache_dir: Path, compiled: bytes, name: str

@@ -61,6 +61,14 @@ def project(tmp_path: Path) -> Path:
         ("git init -q sub && echo x > sub/.git/config.worktree", "sub/.git/config.worktree"),
         ("mkdir d && touch d/HEAD && mkdir d/objects && echo /x > d/commondir", "d/commondir"),
         ("mkdir -p .github/workflows && echo x > .github/workflows/ci.yml", ".github/workflows/ci.yml"),
+        (
+            "mkdir -p .amplifier/modules/m/logs && echo x > .amplifier/modules/m/logs/a.py",
+            ".amplifier/modules/m/logs/a.py",
+        ),
+        ("mkdir -p .claude/commands/logs && echo x > .claude/commands/logs/a.md", ".claude/commands/logs/a.md"),
+        ("echo '{}' > Mine.Code-Workspace", "Mine.Code-Workspace"),
+        ("echo 'script-shell=./evil' > .npmrc", ".npmrc"),
+        ("mkdir .git/rebase-merge && echo 'exec ./evil' > .git/rebase-merge/git-rebase-todo", "git-rebase-todo"),
     ],
 )
 async def test_what_runs_elsewhere_is_put_back_and_shown(project: Path, command: str, path: str) -> None:
@@ -84,6 +92,8 @@ async def test_what_runs_elsewhere_is_put_back_and_shown(project: Path, command:
         "git -c user.name=a -c user.email=a@b.c commit -q --allow-empty -m x && git worktree add -q tree",
         "mkdir -p node_modules/.bin && echo x > node_modules/.bin/tsc",
         "mkdir -p .venv/bin && echo x > .venv/bin/activate",
+        "mkdir -p .amplifier/logs && echo x > .amplifier/logs/today",
+        "mkdir .git/rebase-merge && echo 'pick 1234567 x' > .git/rebase-merge/git-rebase-todo",
     ],
 )
 async def test_ordinary_work_is_left_alone(project: Path, command: str) -> None:
@@ -92,6 +102,16 @@ async def test_ordinary_work_is_left_alone(project: Path, command: str) -> None:
 
     assert result.success, result
     assert ("undone" in result.output, asked) == (False, [])
+
+
+async def test_what_hides_behind_thousands_of_others_is_put_back_as_well(project: Path) -> None:
+    hidden = "mkdir sub && echo evil > sub/.envrc && mkdir sub/deeper && echo evil > sub/deeper/.envrc"
+    flood = "mkdir .claude && cd .claude && touch $(seq 5200)"
+
+    result = await tool_in(project).execute({"command": f"{hidden} && {flood}"})
+
+    assert not list(project.rglob(".envrc"))
+    assert any("sub/.envrc" in line for line in result.output["undone"])
 
 
 async def test_a_person_can_keep_a_change(project: Path) -> None:
