@@ -2,6 +2,7 @@
 
 import io
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -22,6 +23,7 @@ from .switches import CATEGORIES, SessionSwitches
 logger = logging.getLogger(__name__)
 
 _SAVED = ("behaviors", *CATEGORIES)
+_BUNDLE_SUFFIX = re.compile(r"\.(?:md|ya?ml)$")
 
 
 class SessionConfigurator:
@@ -78,13 +80,18 @@ class SessionConfigurator:
         logger.warning("hook %r stays as it is: hooks cannot be switched in a running session", name)
 
     async def behavior_disable(self, name: str) -> dict[str, list[str]]:
-        """Switch off what a bundle brought: `{"disabled": ["<category>:<name>"], "warnings": […]}`."""
+        """Switch off what a bundle brought: `{"disabled": ["<category>:<name>"], "warnings": […]}`.
+
+        It goes by its name, by that of its file, or as it is included: `todo-behavior`, `todo`, `team:behaviors/todo`.
+        """
+        name = self._inspector.behavior_named(name)
         changed, warnings = await self._switch_behavior(name, self._off)
         self._switches.behaviors_off.add(name)
         return {"disabled": changed, "warnings": warnings}
 
     async def behavior_enable(self, name: str) -> dict[str, list[str]]:
         """Switch on again what a bundle brought: `{"enabled": ["<category>:<name>"], "warnings": […]}`."""
+        name = self._inspector.behavior_named(name)
         changed, warnings = await self._switch_behavior(name, self._on)
         self._switches.behaviors_off.discard(name)
         return {"enabled": changed, "warnings": warnings}
@@ -253,14 +260,23 @@ class SessionInspector:
         claims = (claim for claims in self._bundle.origins.values() for claim in claims)
         return list(dict.fromkeys(claim.bundle for claim in claims))
 
-    def items_of_behavior(self, name: str) -> Iterator[tuple[str, str]]:
-        """Yield category and key of what a bundle, or what it includes, brought.
+    def behavior_named(self, name: str) -> str:
+        """Return the bundle that is meant: by its name, else by its file or a reference that ends in it.
 
         Raises:
-            ValueError: no bundle of that name brought anything.
+            ValueError: no bundle of that name brought anything, or several files are called so.
         """
-        if name not in self.behaviors():
-            raise ValueError(f"unknown behavior {name!r} (known: {', '.join(self.behaviors()) or 'none'})")
+        known = self.behaviors()
+        if name in known:
+            return name
+        file = _BUNDLE_SUFFIX.sub("", name.rpartition(":")[2].rpartition("/")[2])
+        meant = {layer.name for layer in self._bundle._layers if layer.file is not None and layer.file.stem == file}
+        if len(meant & set(known)) == 1:
+            return next(iter(meant & set(known)))
+        raise ValueError(f"unknown behavior {name!r} (known: {', '.join(known) or 'none'})")
+
+    def items_of_behavior(self, name: str) -> Iterator[tuple[str, str]]:
+        """Yield category and key of what a bundle, or what it includes, brought."""
         words = {word: category for category, word in _ORIGIN_WORDS.items()}
         for key, claims in self._bundle.origins.items():
             word, _, item = key.partition(":")

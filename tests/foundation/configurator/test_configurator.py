@@ -118,6 +118,28 @@ async def test_a_module_and_a_behavior_are_switched_as_a_whole(
     assert set((await configurator.behavior_enable("behavior"))["enabled"]) == set(result["disabled"])
 
 
+async def test_a_behavior_goes_by_its_name_its_file_and_its_reference(tmp_path: Path, registry: BundleRegistry) -> None:
+    files = {
+        "library/bundle.md": "---\nbundle: {name: library}\nincludes: [library:behaviors/todo]\n"
+        "session: {orchestrator: loop-basic, context: context-simple}\n---\n",
+        "library/behaviors/todo.yaml": "bundle: {name: todo-behavior}\ntools: [{module: tool-todo}]\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    registry.register({"library": str(tmp_path / "library")})
+    prepared = await (await registry.load("library")).prepare(strict=True, cache_dir=tmp_path / "cache")
+
+    async with prepared.create_session() as session:
+        configurator = SessionConfigurator(session, prepared, registry=registry)
+        for name in ("todo-behavior", "todo", "library:behaviors/todo", "behaviors/todo.yaml"):
+            assert (await configurator.behavior_disable(name))["disabled"] == ["tools:todo"]
+            assert [each.enabled for each in configurator.behaviors_list() if each.name == "todo-behavior"] == [False]
+            assert (await configurator.behavior_enable(name))["enabled"] == ["tools:todo"]
+        with pytest.raises(ValueError, match="known: todo-behavior, library"):
+            await configurator.behavior_disable("library:behaviors/other")
+
+
 async def test_unknown_names_are_refused_and_hooks_stay(
     configurator: SessionConfigurator, caplog: pytest.LogCaptureFixture
 ) -> None:
