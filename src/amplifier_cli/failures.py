@@ -63,19 +63,25 @@ def error_lines(error: Mapping[str, Any]) -> Iterator[str]:
 def _readable(error: Mapping[str, Any]) -> str:
     """Return the detail of an error; of the JSON that a vendor answers, its message."""
     detail = str(error.get("detail"))
-    try:
-        answer = json.loads(detail)
-    except ValueError:
-        return detail
-    inner = answer.get("error") if isinstance(answer, dict) else None
-    message = inner.get("message") if isinstance(inner, dict) else None
+    message = vendor_message(detail)
     status = error.get("upstream_status")
     who = f"{error.get('provider') or 'the provider'} refused the request{f' ({status})' if status else ''}"
     return f"{who}: {message}" if message else detail
 
 
+def vendor_message(text: str) -> str:
+    """Return the sentence in the JSON that a vendor answers, empty where a text is none."""
+    try:
+        answer = json.loads(text)
+    except ValueError:
+        return ""
+    inner = answer.get("error", answer) if isinstance(answer, dict) else None
+    message = inner.get("message") if isinstance(inner, dict) else inner
+    return message if isinstance(message, str) else ""
+
+
 _REASONS = {
-    "RateLimitError": "rate limit",
+    "RateLimitError": "rate limit (429)",
     "ProviderUnavailableError": "the provider is not available",
     "NetworkError": "no connection",
     "StreamError": "the answer broke off",
@@ -90,8 +96,7 @@ def retry_words(retry: Mapping[str, Any]) -> str:
         "provider": retry.get("provider"),
     }
     reason = _REASONS.get(str(retry.get("error_type"))) or _readable(told)
-    status = f" ({retry['status_code']})" if retry.get("status_code") else ""
-    return f"attempt {attempt + 1} of {most + 1} in {delay_s:.0f} s: {reason}{status}"
+    return f"attempt {attempt + 1} of {most + 1} in {delay_s:.0f} s: {reason}"
 
 
 # What a person probably meant: a unique beginning, or a name that is spelled almost like it.

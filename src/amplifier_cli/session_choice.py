@@ -182,12 +182,26 @@ def _changes(
     home: Home, config: ResolvedConfig, plan: Mapping[str, Any] | None, profile: ProfileId | None = None
 ) -> dict[str, Any] | None:
     """Return what a trusted project changes about an agent, and over it what flags and settings do."""
-    own = overrides(config.values, home, plan)
+    own = overrides(_preferred(config, plan), home, plan)
     if not (config.is_trusted and config.files.of_project()):
         return own
     from .project_overlay import project_overlay  # few projects have something of their own
 
     return merge_sections(project_overlay(config, profile), own or {}) or None
+
+
+def _preferred(config: ResolvedConfig, plan: Mapping[str, Any] | None) -> AppConfig:
+    """Return the settings for a plan. Which provider, and of it which model, is a wish unless the command line says so:
+    where the plan has only others, it is passed over."""
+    values = config.values
+    if plan is None or values.provider is None or config.setting("provider").layer == "flag":
+        return values
+    try:
+        picked_provider(values.provider, plan)
+    except UsageError:
+        is_typed = config.setting("model").layer == "flag"
+        return values.model_copy(update={"provider": None, "model": values.model if is_typed else None})
+    return values
 
 
 def _warnings(home: Home, build: Build) -> list[str]:
@@ -251,5 +265,6 @@ def picked_provider(typed: str, plan: Mapping[str, Any]) -> str:
         UsageError: none or several are meant.
     """
     names = [entry.identity for entry in providers_of(plan)]
-    see = f"it has {', '.join(names)}" if names else "it has none"
+    others = " or ".join(f"-p {provider_name(name)}" for name in names)
+    see = f"this profile has others: {others}" if names else "this profile has no provider: choose another profile"
     return pick(typed, names, "provider", key=provider_name, see=see)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from amplifier_core.packages import type_from_prefix
 from amplifier_system.visible import visible, visible_line
 
 from .failures import retry_words
@@ -66,9 +67,7 @@ class TurnView:
             "display:message": lambda event, data: self._note(event, str(data.get("message") or "")),
             "session:tainted": lambda event, data: self._note(event, f"this session is tainted: {TAINTED}"),
             "mention:unresolved": lambda event, data: self._note(event, f"{data.get('mention')}: {data.get('reason')}"),
-            "module:load_failed": lambda event, data: self._note(
-                event, f"{data.get('module_id')}: {data.get('error')}"
-            ),
+            "module:load_failed": self._missing,
             "budget:warning": lambda event, data: self._note(event, f"80 % of {data.get('limit')} is used"),
             "orchestrator:steering_injected": lambda event, data: self._note(
                 event, "the agent has received your message"
@@ -194,6 +193,11 @@ class TurnView:
         if self._is_own(event):
             self._stream.restart()
             self._page.status(retry_words(data))
+
+    def _missing(self, event: Event, data: Mapping[str, Any]) -> None:
+        """Say which module is missing; of a provider without a key, the session's warnings say what matters."""
+        if type_from_prefix(str(data.get("module_id"))) != "provider":
+            self._note(event, f"{data.get('module_id')}: {data.get('error')}")
 
     def _note(self, event: Event, text: str) -> None:
         if text.strip():

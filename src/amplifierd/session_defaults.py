@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import yaml
 
 from amplifier_core.mount_plan import MountPlan, PlanEntry
+from amplifier_foundation.io import load_yaml
 from amplifier_foundation.sources.store import make_directory
 from amplifier_system.threads import in_thread
 
@@ -14,6 +17,7 @@ from .exceptions import SettingsError
 from .identifiers import ProfileId
 from .keys import Keys
 from .paths import Paths
+from .plans.agent_choice import AgentChoice
 from .plans.foreign_values import FindVariable
 from .plans.injection import expand_variables, variables
 from .plans.runtime_values import key_variables
@@ -22,6 +26,7 @@ from .settings import Settings
 if TYPE_CHECKING:
     from .builds.home_profiles import Profiles
 
+_CHOICES = ("provider", "model", "effort", "max_iterations")
 WITH_MODELS = ProfileId("foundation", "base")
 WITHOUT_KEYS = ProfileId("foundation", "offline")
 
@@ -29,7 +34,7 @@ WITHOUT_KEYS = ProfileId("foundation", "offline")
 async def default_profile(
     paths: Paths, settings: Settings, profiles: Profiles, keys: Keys, *, environment: Mapping[str, str]
 ) -> ProfileId:
-    """Return the profile of a session that names none: the active one, the one of the settings, else one that works.
+    """Return the profile of a session that names none: the active one, the user's, the daemon's, else one that works.
 
     That is `foundation/base` as soon as one of its providers has a key: in the profile or its overlay, stored, or in
     the environment; else `foundation/offline`.
@@ -41,6 +46,8 @@ async def default_profile(
     """
     if active := find_active_profile(paths):
         return active
+    if (named := _user_settings(paths).get("profile")) and "/" in str(named):
+        return ProfileId.parse(str(named))
     if settings.default_profile:
         return ProfileId.parse(settings.default_profile)
     await profiles.ensure_extracted(WITH_MODELS)
@@ -67,6 +74,23 @@ def find_active_profile(paths: Paths) -> ProfileId | None:
         return None
     except (OSError, ValueError) as error:
         raise SettingsError(f"{file}: {error}", hint="write the id of a profile, or remove the file") from error
+
+
+def user_choice(paths: Paths) -> AgentChoice:
+    """Return what the user's settings say about the agent of new sessions, as `amplifier init` writes them.
+
+    A file that cannot be read says nothing: the command reports what is wrong with it.
+    """
+    found = _user_settings(paths)
+    return AgentChoice(**{name: found[name] for name in _CHOICES if found.get(name)})
+
+
+def _user_settings(paths: Paths) -> Mapping[str, Any]:
+    try:
+        found = load_yaml((paths.config / "settings.yaml").read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return {}
+    return found if isinstance(found, Mapping) else {}
 
 
 def _has_key(profiles: Profiles, keys: Keys, environment: Mapping[str, str]) -> bool:

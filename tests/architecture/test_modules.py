@@ -107,7 +107,7 @@ def test_the_distributions_extras_are_what_the_modules_of_that_name_need() -> No
         path.parent.name: tomllib.loads(path.read_text(encoding="utf-8"))["project"]["dependencies"]
         for path in (ROOT / "modules").glob("*/pyproject.toml")
     }
-    of_our_own = {"keyring", "postgres", "sandbox"}
+    of_our_own = {"keyring", "postgres"}
     offered = {
         extra: sorted(packages) for extra, packages in extras.items() if extra not in {"all", "dev", *of_our_own}
     }
@@ -116,6 +116,15 @@ def test_the_distributions_extras_are_what_the_modules_of_that_name_need() -> No
         module.partition("-")[2]: sorted(packages) for module, packages in needs.items() if set(packages) - always
     }
     assert extras["all"] == [f"amplifier[{','.join(sorted({*offered, *of_our_own}))}]"]
+
+
+def test_a_module_declares_the_packages_that_it_needs_where_the_command_looks_for_them() -> None:
+    for path in (ROOT / "modules").glob("*/pyproject.toml"):
+        needs = tomllib.loads(path.read_text(encoding="utf-8"))["project"]["dependencies"]
+        (declaration,) = [*path.parent.glob("*/runtime.toml")] or [None]
+        declared = tomllib.loads(declaration.read_text(encoding="utf-8")) if declaration else {}
+        if path.parent.name != "tool-search":  # which finds ripgrep elsewhere, too
+            assert sorted(declared.get("requires") or ()) == sorted(needs), path
 
 
 @pytest.fixture

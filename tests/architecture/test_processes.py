@@ -24,6 +24,7 @@ MAY_START = {
     "src/amplifierd/session_store/hold.py": "asks `ps`, and waits for the answer",
     "src/amplifier_cli/chat/chat_input.py": "asks the clipboard, and waits for the answer",
     "src/amplifier_cli/commands/doctor.py": "asks a program for its version, and waits for the answer",
+    "src/amplifier_cli/commands/provider.py": "runs the installer at the person's word, and waits for its end",
     "src/amplifier_cli/render.py": "a notice on the desktop that outlives the command",
 }
 

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 _MANY_BLOCKS = 500  # of an answer, beyond which it is read off the event loop
 
-_SDK_MISSING = "tool-mcp needs the package mcp: install amplifier[mcp]"
+_SDK_MISSING = "tool-mcp needs the package mcp: pip install mcp"
 _STEADY_S = 60.0
 _JITTER = 0.25
 _MOST_DOUBLINGS = 30

@@ -18,11 +18,13 @@ import typer
 from amplifier_cli.command_group import examples, single_command
 from amplifier_cli.config import resolve_app_config
 from amplifier_cli.exit_codes import ExitCode
+from amplifier_cli.installation import missing_packages
 from amplifier_cli.open_home import in_home
 from amplifier_cli.options import Invocation, Json, invocation_of
 from amplifier_cli.render import can_show, styled, write, write_json
 from amplifier_cli.session_choice import find_profile
 from amplifier_core.exceptions import AmplifierError
+from amplifier_core.packages import provider_name
 from amplifier_sessions.session_directory import is_session_id
 from amplifier_sessions.session_query import SessionQuery
 from amplifier_system.distributions import LABEL, mixed_installation
@@ -32,6 +34,8 @@ from amplifierd.session_defaults import WITHOUT_KEYS, default_profile
 from amplifierd.session_store.hold import Holder
 from amplifierd.session_store.process_locks import ProcessLocks
 from amplifierd.session_store.session_files import SessionFiles
+
+from .provider import installed
 
 app = single_command()
 
@@ -110,6 +114,10 @@ async def examine(home: Home, invocation: Invocation) -> AsyncIterator[Finding]:
     for warning in home.settings.warnings:
         yield Finding("settings", "warning", warning, f"correct {home.paths.settings_file}")
     yield await _agent(home, invocation)
+    for module_id in installed():
+        if missing := missing_packages(module_id):
+            told = f"{module_id} needs packages that are not installed: {', '.join(missing)}"
+            yield Finding("packages", "error", told, f"amplifier provider install {provider_name(module_id)}")
     async for finding in _profiles(home):
         yield finding
     async for finding in _sessions(home):

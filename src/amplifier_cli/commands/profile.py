@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,10 +12,12 @@ import yaml
 from amplifier_cli.command_group import examples, new_group
 from amplifier_cli.exit_codes import ExitCode
 from amplifier_cli.failures import UsageError
+from amplifier_cli.installation import install_words, missing_for
 from amplifier_cli.open_home import in_home
 from amplifier_cli.options import Json, Offline
 from amplifier_cli.render import counted, styled, write, write_fields, write_json, write_table
 from amplifier_cli.session_choice import find_profile
+from amplifier_core.mount_plan import MountPlan
 from amplifierd.builds.staleness import ProfileStatus
 from amplifierd.home import Home
 from amplifierd.identifiers import LOCAL, ProfileId, is_collection_or_profile_name
@@ -266,7 +268,16 @@ def new(
 async def _issues_of(home: Home, typed: str) -> tuple[Issue, ...]:
     profile_id = await find_profile(home, typed)
     await home.profiles.ensure_extracted(profile_id)
-    return home.profiles.get(profile_id).issues
+    found = home.profiles.get(profile_id)
+    return (*found.issues, *(_missing_packages(home, profile_id) if found.valid else ()))
+
+
+def _missing_packages(home: Home, profile_id: ProfileId) -> Iterator[Issue]:
+    """Yield the modules of a profile whose packages are not installed."""
+    for entry in MountPlan(dict(home.profiles.merged(profile_id).sections)).entries():
+        if missing := missing_for(entry):
+            message = f"{entry.module_id} needs packages that are not installed: {', '.join(missing)}"
+            yield Issue("package-missing", message, fix=install_words(missing), severity="warning")
 
 
 def _state(*, valid: bool, compiled: bool) -> str:

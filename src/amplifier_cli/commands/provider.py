@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import getpass
 import os
+import shlex
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -13,7 +15,9 @@ from typing import Annotated, Any
 import typer
 
 from amplifier_cli.command_group import examples, new_group
-from amplifier_cli.failures import UsageError, interruptible, pick
+from amplifier_cli.config import resolve_app_config
+from amplifier_cli.failures import UsageError, interruptible, pick, vendor_message
+from amplifier_cli.installation import install_command, install_words, missing_packages
 from amplifier_cli.open_home import in_home
 from amplifier_cli.options import Json
 from amplifier_cli.render import write, write_json, write_table
@@ -31,7 +35,7 @@ app = new_group(
     "List providers, store their keys, and test them.",
     "amplifier provider list",
     "amplifier provider add anthropic",
-    "amplifier provider test anthropic",
+    "amplifier provider test",
     "amplifier provider models openai",
 )
 
@@ -87,15 +91,45 @@ def add(
     in_home(ctx, work)
 
 
-@app.command("test", epilog=examples("amplifier provider test anthropic", "amplifier provider test openai -m gpt-5.5"))
+@app.command(epilog=examples("amplifier provider install openai"))
+def install(ctx: typer.Context, provider: ProviderArgument) -> None:
+    """Install the packages that a provider needs and that are missing, in the way that Amplifier was installed."""
+
+    async def work(home: Home) -> None:
+        module_id = find_provider(provider)
+        missing = missing_packages(module_id)
+        if not missing:
+            write(f"{module_id} has all the packages it needs")
+            return
+        command = install_command(missing)
+        write(shlex.join(command))
+        ran = await asyncio.create_subprocess_exec(*command)
+        if await ran.wait() or missing_packages(module_id):
+            hint = "see what it said above; offline, download the packages elsewhere first"
+            raise ProviderFailure(f"{', '.join(missing)} could not be installed for {module_id}", hint=hint)
+        write(f"{module_id} is ready; try it: amplifier provider test {provider_name(module_id)}")
+
+    in_home(ctx, work)
+
+
+@app.command(
+    "test",
+    epilog=examples("amplifier provider test", "amplifier provider test openai -m gpt-5.5"),
+)
 def try_provider(
-    ctx: typer.Context, provider: ProviderArgument, model: ModelOption = None, as_json: Json = False
+    ctx: typer.Context,
+    provider: Annotated[
+        str | None,
+        typer.Argument(metavar="[PROVIDER]", help="Its name; else the one of your settings.", show_default=False),
+    ] = None,
+    model: ModelOption = None,
+    as_json: Json = False,
 ) -> None:
     """Send a provider a short request, and say whether and how fast it answered."""
 
     async def work(home: Home) -> None:
-        module_id = find_provider(provider)
-        async with _session(home, module_id, model) as session:
+        module_id = find_provider(provider) if provider else configured_provider(home)
+        async with provider_session(home, module_id, model) as session:
             begun = time.monotonic()
             answer = await session.execute("Answer with the one word: ok")
             seconds = time.monotonic() - begun
@@ -112,7 +146,7 @@ def models(ctx: typer.Context, provider: ProviderArgument, as_json: Json = False
     """List a provider's models."""
 
     async def work(home: Home) -> None:
-        async with _session(home, find_provider(provider), None) as session:
+        async with provider_session(home, find_provider(provider), None) as session:
             mounted = next(iter((session.coordinator.get("providers") or {}).values()))
             found = [model.model_dump(mode="json") for model in await mounted.list_models()]
         if as_json:
@@ -122,6 +156,32 @@ def models(ctx: typer.Context, provider: ProviderArgument, as_json: Json = False
         write_table(("MODEL", "WINDOW", "MOST OUTPUT"), rows, empty="It lists no models")
 
     in_home(ctx, work)
+
+
+def configured_provider(home: Home) -> str:
+    """Return the provider of the settings, else the first one that has a key.
+
+    Raises:
+        UsageError: there is none.
+    """
+    chosen = resolve_app_config(home=home.paths.home).values.provider
+    if chosen:
+        return find_provider(chosen)
+    ready = [name for name in installed() if (found := key_of(home, name))["variable"] and found["key"]]
+    if not ready:
+        raise UsageError("no provider is configured", hint="amplifier init finds one; or name it")
+    return ready[0]
+
+
+def require_packages(module_id: str) -> None:
+    """See to it that the packages of a module are here.
+
+    Raises:
+        ProviderFailure: some are missing.
+    """
+    if missing := missing_packages(module_id):
+        hint = f"amplifier provider install {provider_name(module_id)}, which is: {install_words(missing)}"
+        raise ProviderFailure(f"{module_id} needs packages that are not installed: {', '.join(missing)}", hint=hint)
 
 
 def installed() -> list[str]:
@@ -163,12 +223,13 @@ def read_key(question: str) -> str:
 
 
 @asynccontextmanager
-async def _session(home: Home, module_id: str, model: str | None) -> AsyncIterator[AmplifierSession]:
+async def provider_session(home: Home, module_id: str, model: str | None) -> AsyncIterator[AmplifierSession]:
     """Start a session that has nothing but a provider; what the provider refuses is told with what to do.
 
     Raises:
         ProviderFailure: it cannot be started, or does not answer.
     """
+    require_packages(module_id)
     key = home.keys.find(module_id)
     config = {**({"api_key": key} if key else {}), **({"default_model": model} if model else {})}
     plan = {
@@ -180,7 +241,8 @@ async def _session(home: Home, module_id: str, model: str | None) -> AsyncIterat
         async with AmplifierSession(plan) as session:
             yield session
     except LLMError as error:
-        raise ProviderFailure(f"{name} does not answer: {error}", hint=hint_for(error)) from error
+        told = f"{name} does not answer: {vendor_message(str(error)) or error}"
+        raise ProviderFailure(told, hint=hint_for(error)) from error
     except RuntimeError as error:
         raise ProviderFailure(
             f"{name} cannot be started: {error}", hint=f"amplifier provider add {name} stores a key"

@@ -233,7 +233,6 @@ class ProviderCall:
             "retry_after": error.retry_after,
             "error_type": type(error).__name__,
             "error_message": text,
-            "status_code": getattr(error, "status_code", None),
         }
         await self._events.emit(PROVIDER_RETRY, payload)
 

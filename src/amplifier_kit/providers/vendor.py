@@ -122,7 +122,7 @@ def import_sdk(package: str, module_id: str, provider: str) -> Any:
     try:
         return importlib.import_module(package)
     except ImportError as exc:
-        message = f"{module_id} needs the package {package!r}: pip install 'amplifier[{package}]'"
+        message = f"{module_id} needs the package {package!r}; this installs it: amplifier provider install {provider}"
         raise ConfigurationError(message, provider=provider) from exc
 
 

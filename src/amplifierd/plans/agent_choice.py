@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from amplifier_core.mount_plan import MountPlan, PlanEntry
@@ -24,6 +24,15 @@ class AgentChoice:
     model: str | None = None
     effort: str | None = None
     max_iterations: int | None = None
+
+    def preferred_in(self, plan: Mapping[str, Any]) -> AgentChoice:
+        """Return the choice as a preference: without the provider and its model where a plan has only others."""
+        if self.provider is None:
+            return self
+        names = [entry.identity for entry in providers_of(plan)]
+        if any(self.provider in (name, provider_name(name)) for name in names):
+            return self
+        return replace(self, provider=None, model=None)
 
     def told(self) -> dict[str, Any]:
         """Return what is chosen and nothing else."""

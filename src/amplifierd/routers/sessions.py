@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,6 +12,7 @@ from pydantic import AfterValidator, Field
 
 from amplifier_sessions.session_query import SORT_FIELDS, matches
 from amplifier_system.permission_levels import PermissionLevel
+from amplifier_system.threads import in_thread
 from amplifierd.daemon.bundle_catalogue import check_address
 from amplifierd.daemon.callers import Caller
 from amplifierd.daemon.daemon import Daemon
@@ -37,6 +39,7 @@ from amplifierd.limits import Limits
 from amplifierd.live_sessions import LoadedState
 from amplifierd.plans.conversion import Form
 from amplifierd.plans.session_policy import narrowed_plan
+from amplifierd.session_defaults import user_choice
 from amplifierd.session_store.protocol import SessionQuery
 from amplifierd.session_store.record import (
     Activity,
@@ -200,7 +203,7 @@ async def create_session(
             working_dir_scope=body.working_dir_scope,
             session_id=session_id,
             name=body.name,
-            overrides=body.settings_overrides,
+            overrides=await _overrides(daemon, body),
             overrides_from_elsewhere=True,
             form=body.mount_plan_form,
             limits=(body.limits or Limits()).within(caller.limits or Limits()),
@@ -223,6 +226,21 @@ async def create_session(
         record = await daemon.home.sessions.runtime.store.read(record.session_id)
     response.headers["Location"] = f"/api/v1/sessions/{record.session_id}"
     return LoadedSession(**shown(daemon, record).model_dump(), unread_keys=_unread(loaded))
+
+
+async def _overrides(daemon: Daemon, body: NewSession) -> dict[str, Any] | None:
+    """Return what changes a profile: what is given, else what the user prefers, where the profile has it."""
+    home = daemon.home
+    is_of_profile = not (body.mount_plan or body.bundle_name or body.bundle_uri)
+    if body.settings_overrides is not None or not is_of_profile:
+        return body.settings_overrides
+    choice = await in_thread(lambda stop: user_choice(home.paths))
+    if not choice.told():
+        return None
+    profile = body.profile_name and checked_profile_id(body.profile_name)
+    build = await home.profiles.ensure(profile or await home.sessions.default_profile())
+    plan = build.plan()
+    return choice.preferred_in(plan).overrides(plan, os.environ, home.keys.find) or None
 
 
 def _fit_directory(daemon: Daemon, caller: Caller, given: str | None) -> str | None:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from amplifier_core import AmplifierSession, HookResult, ModuleCoordinator
 from amplifier_core.boundary import Boundary, TaskBoundary, settle
 from amplifier_core.events import PROMPT_SUBMIT, TOOL_PRE
+from amplifier_core.mount_plan import MountPlan
+from amplifier_core.packages import provider_name
 from amplifier_foundation.mentions import ContentDeduplicator
 from amplifier_foundation.prepared.session_setup import hand_down, offer_overlay, session_plan
 from amplifier_foundation.session.capabilities import set_working_dir
@@ -100,7 +102,8 @@ class KernelSession:
         level_gate.stand_before_tools()
         runner.unread_keys = tuple(dict.fromkeys(unread))
         await runner.journal.listen(coordinator)
-        self.load_failures = runtime.secrets.scrubbed([dict(one) for one in self.session.status.load_failures])
+        failures = worth_telling(self.session.status.load_failures, injected, coordinator.get("providers") or {})
+        self.load_failures = runtime.secrets.scrubbed(failures)
         await self._offer_approvals()
         self._policy = policy
 
@@ -416,6 +419,30 @@ class KernelSession:
             path, self._import_path = self._import_path, None
             if path is not None:
                 path.__exit__(None, None, None)
+
+
+_NOT_MOUNTED = "Provider mount did not install a new provider instance"
+
+
+def worth_telling(
+    failures: Sequence[Mapping[str, Any]], plan: Mapping[str, Any], providers: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Return the modules that are missing, with why in words.
+
+    A provider that mounts nothing has no key. While another one answers, that is told only of the one that was chosen.
+    """
+    loop = next((entry for entry in MountPlan(dict(plan)).entries() if entry.module_type == "orchestrator"), None)
+    chosen = loop.config.get("default_provider") if loop is not None else None
+    told = []
+    for failure in map(dict, failures):
+        error = str(failure.get("error"))
+        if error.startswith(_NOT_MOUNTED):
+            if providers and provider_name(str(failure.get("module_id"))) != chosen:
+                continue
+            reason = error.removeprefix(_NOT_MOUNTED).strip()
+            failure["error"] = reason.removeprefix(f"{failure.get('module_id')} is not mounted: ") or error
+        told.append(failure)
+    return told
 
 
 class RunningCalls:

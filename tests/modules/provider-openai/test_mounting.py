@@ -147,4 +147,4 @@ asyncio.run(main())
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert ran.stdout.startswith("ConfigurationError")
-    assert "amplifier[openai]" in ran.stdout
+    assert "amplifier provider install openai" in ran.stdout

@@ -41,4 +41,4 @@ def test_without_the_package_import_and_mount_work_and_the_message_names_the_ext
 
     statuses = json.loads(run.stdout)
     assert [status["state"] for status in statuses] == ["failed", "failed"]
-    assert {status["last_error"] for status in statuses} == {"tool-mcp needs the package mcp: install amplifier[mcp]"}
+    assert {status["last_error"] for status in statuses} == {"tool-mcp needs the package mcp: pip install mcp"}

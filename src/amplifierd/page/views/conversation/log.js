@@ -152,7 +152,7 @@ export class ConversationLog extends HTMLElement {
     fill(section.foot, facts && [
       (facts.notices ?? []).map(({ text, level }) => h("p.notice", { dataset: { level } }, icon(level === "info" ? "chevron" : "warn"), text)),
       facts.status === "failed" && h("div.turn-error", { role: "alert" }, h("strong", "The turn failed"),
-        h("p", sentence(facts.error?.detail ?? "no reason was given")), facts.error?.hint && h("p.muted", sentence(facts.error.hint)),
+        h("p", sentence(vendorWords(facts.error?.detail ?? "no reason was given"))), facts.error?.hint && h("p.muted", sentence(facts.error.hint)),
         canRunAgain && h("div.form-foot", h("button", { type: "button", onclick: () => this.actions.again(turn) }, icon("undo"), "Try again"),
           facts.error?.code === "provider-auth" && h("a.button", { href: href("/daemon#daemon-keys") }, "Provider keys"))),
       facts.status === "cancelled" && h("p.notice", icon("stop"), "Stopped."),
@@ -163,6 +163,17 @@ export class ConversationLog extends HTMLElement {
         costWord(facts.usage),
       ].filter(Boolean).join(" · ")),
     ]);
+  }
+}
+
+/** The sentence in what a vendor answered as JSON. */
+function vendorWords(detail) {
+  if (!detail.startsWith("{")) return detail;
+  try {
+    const answer = JSON.parse(detail);
+    return answer.error?.message ?? answer.message ?? detail;
+  } catch {
+    return detail;
   }
 }
 
