@@ -7,15 +7,23 @@ first. Nothing here belongs to a connection: a submitted turn runs to its end, w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, is_dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
+from pydantic import BaseModel
+
+from amplifier_core.utils import json_safe
+
+from .checkpoints import UndoResult
 from .session_store.cursor import Cursor
-from .session_store.record import Activity
+from .session_store.protocol import Message
+from .session_store.record import Activity, SessionRecord, SessionState
 from .sessions.approval import Remember
+from .sessions.checkpointing import Undone
 from .sessions.client_turns import ClientTurn
 from .sessions.compaction import Compaction
+from .sessions.home_sessions import Sessions
 
 Part = Literal["modules", "tools", "hooks", "capabilities", "agents"]
 """What can be looked at in a live session."""
@@ -129,6 +137,11 @@ class LiveSessions(Protocol):
     def states(self) -> Sequence[LiveState]: ...
 
     @property
+    def acts(self) -> SessionActs:
+        """The acts on stored sessions, which may be live."""
+        ...
+
+    @property
     def loaded(self) -> int:
         """How many sessions are live."""
         ...
@@ -186,14 +199,99 @@ class LiveSessions(Protocol):
         """
         ...
 
-    async def perform(self, session_id: str, method: str, /, **arguments: Any) -> Any:
-        """Call a method of `home.sessions` in the process that has the session, else in this one.
-
-        For what changes a stored session and may find it live: `update`, `tag`, `end`, `truncate`,
-        `delete_last_message`, `append_message`, `undo`, `change_profile`, `change_agent`, `delete`.
-        """
-        ...
-
     async def replay(self, session_id: str, **options: Any) -> dict[str, Any]:
         """Run a recorded session again, in a process of its own kind."""
         ...
+
+
+Perform = Callable[[str, str, Mapping[str, Any]], Awaitable[Any]]
+"""Performs an act on a session in the process that has it, and returns its result as plain data or as it is."""
+
+
+class SessionActs:
+    """What changes a stored session and may find it live: methods of `home.sessions`, done where the session is."""
+
+    def __init__(self, perform: Perform) -> None:
+        self._perform = perform
+
+    async def append_message(self, session_id: str, role: str, content: Any, **facts: Any) -> Message:
+        message: Message = await self._perform(
+            session_id, "append_message", {"role": role, "content": content, **facts}
+        )
+        return message
+
+    async def change_agent(self, session_id: str, *, cancel: bool = False, **wanted: Any) -> SessionRecord:
+        return await self._changed(session_id, "change_agent", {**wanted, "cancel": cancel})
+
+    async def change_profile(self, session_id: str, profile: str, *, cancel: bool = False) -> SessionRecord:
+        return await self._changed(session_id, "change_profile", {"profile": profile, "cancel": cancel})
+
+    async def delete(self, session_id: str, *, force: bool = False, forever: bool = False) -> None:
+        await self._perform(session_id, "delete", {"force": force, "forever": forever})
+
+    async def delete_last_message(self, session_id: str) -> Message | None:
+        message: Message | None = await self._perform(session_id, "delete_last_message", {})
+        return message
+
+    async def end(self, session_id: str, status: SessionState = "completed", **details: Any) -> SessionRecord:
+        return await self._changed(session_id, "end", {"status": status, **details})
+
+    async def mark_stale(self, session_id: str, newer_build: str) -> SessionRecord:
+        return await self._changed(session_id, "mark_stale", {"newer_build": newer_build})
+
+    async def rename(self, session_id: str, name: str | None) -> SessionRecord:
+        return await self._changed(session_id, "rename", {"name": name})
+
+    async def revoke_approval(self, session_id: str, approval_id: str) -> None:
+        await self._perform(session_id, "revoke_approval", {"approval_id": approval_id})
+
+    async def tag(self, session_id: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> SessionRecord:
+        return await self._changed(session_id, "tag", {"add": [*add], "remove": [*remove]})
+
+    async def truncate(self, session_id: str, turn: int) -> SessionRecord:
+        return await self._changed(session_id, "truncate", {"turn": turn})
+
+    async def undo(
+        self, session_id: str, turn: int, *, what: Undone = "both", force: bool = False
+    ) -> UndoResult | None:
+        done = await self._perform(session_id, "undo", {"turn": turn, "what": what, "force": force})
+        if done is None or isinstance(done, UndoResult):
+            return done
+        names = ("restored", "foreign", "not_empty")
+        return UndoResult(**{**done, **{name: tuple(done[name]) for name in names}})
+
+    async def update(self, session_id: str, **changes: Any) -> SessionRecord:
+        return await self._changed(session_id, "update", changes)
+
+    async def _changed(self, session_id: str, act: str, arguments: Mapping[str, Any]) -> SessionRecord:
+        return SessionRecord.model_validate(await self._perform(session_id, act, arguments))
+
+
+def acts_of(sessions: Sessions) -> Mapping[str, Callable[..., Awaitable[Any]]]:
+    """The acts of `SessionActs` by their names, on the sessions of this process."""
+    return {
+        "append_message": sessions.append_message,
+        "change_agent": sessions.change_agent,
+        "change_profile": sessions.change_profile,
+        "delete": sessions.delete,
+        "delete_last_message": sessions.delete_last_message,
+        "end": sessions.end,
+        "mark_stale": sessions.mark_stale,
+        "rename": sessions.rename,
+        "revoke_approval": sessions.revoke_approval,
+        "tag": sessions.tag,
+        "truncate": sessions.truncate,
+        "undo": sessions.undo,
+        "update": sessions.update,
+    }
+
+
+def plain(result: Any) -> Any:
+    """A result as plain data, for another process."""
+    if isinstance(result, BaseModel):
+        return result.model_dump(mode="json")
+    if hasattr(result, "to_json"):
+        return json_safe(result.to_json())
+    if is_dataclass(result) and not isinstance(result, type):
+        return json_safe(asdict(result))
+    return json_safe(result)

@@ -6,7 +6,7 @@ Turns go through the same store, holds, journal and repair as real ones. Between
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ from virtual_loop import Process
 from amplifier_core.exceptions import AmplifierError
 from amplifier_system.surroundings import chance, new_token
 from amplifierd.exceptions import HoldLostError, MemberFencedError, NotReadyError, SessionNotFoundError
-from amplifierd.live_sessions import LiveState, LoadedState, SubmittedTurn, TurnRequest
+from amplifierd.live_sessions import LiveState, LoadedState, SessionActs, SubmittedTurn, TurnRequest
 from amplifierd.session_store.hold import Hold, Holder
 from amplifierd.session_store.postgres.store import PostgresStore
 from amplifierd.session_store.record import SessionRecord, now
@@ -239,7 +239,11 @@ class SimulatedLive:
         if not self._at_work[session_id]:
             del self._at_work[session_id]
 
-    async def perform(self, session_id: str, method: str, /, **arguments: Any) -> Any:
+    @property
+    def acts(self) -> SessionActs:
+        return SessionActs(self._perform)
+
+    async def _perform(self, session_id: str, method: str, arguments: Mapping[str, Any]) -> Any:
         raise NotReadyError(f"a simulated session does not {method}")
 
     async def abandon(self) -> None:

@@ -192,6 +192,6 @@ class StaleSessions:
 
     async def _mark(self, session_id: str, newer_build: str) -> None:
         try:
-            await self._live.perform(session_id, "mark_stale", newer_build=newer_build)
+            await self._live.acts.mark_stale(session_id, newer_build=newer_build)
         except (AmplifierError, OSError) as error:
             logger.info("session %s does not learn of its newer build: %s", session_id, error)

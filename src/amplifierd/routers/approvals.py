@@ -101,7 +101,7 @@ async def revoke_permission(daemon: TheDaemon, caller: Runner, session_id: Sessi
     known = {one.approval_id: one for one in await daemon.home.sessions.remembered_approvals(session_id)}
     if approval_id in known and known[approval_id].reach != "session":
         caller.check("admin")
-    await daemon.live.perform(session_id, "revoke_approval", approval_id=approval_id)
+    await daemon.live.acts.revoke_approval(session_id, approval_id=approval_id)
 
 
 @router.get("/sessions/{session_id}/approvals")

@@ -72,7 +72,7 @@ async def append_message(daemon: TheDaemon, caller: Runner, session_id: SessionI
     """Add a message to the conversation without running a turn."""
     await daemon.access.get(caller, session_id)
     given = body.model_dump(exclude_none=True)
-    message: dict[str, Any] = await daemon.live.perform(session_id, "append_message", **given)
+    message: dict[str, Any] = await daemon.live.acts.append_message(session_id, **given)
     return message
 
 
@@ -124,7 +124,7 @@ async def get_transcript(
 async def delete_last_message(daemon: TheDaemon, caller: Runner, session_id: SessionId) -> DeletedMessage:
     """Remove the last message from the conversation."""
     await daemon.access.get(caller, session_id)
-    deleted = await daemon.live.perform(session_id, "delete_last_message")
+    deleted = await daemon.live.acts.delete_last_message(session_id)
     return DeletedMessage(status="deleted" if deleted else "no_messages", deleted_message=deleted)
 
 
@@ -132,7 +132,7 @@ async def delete_last_message(daemon: TheDaemon, caller: Runner, session_id: Ses
 async def truncate(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: Truncation) -> SessionInfo:
     """Drop everything after a turn; 0 drops the whole conversation."""
     await daemon.access.get(caller, session_id)
-    return shown(daemon, await daemon.live.perform(session_id, "truncate", turn=body.turn))
+    return shown(daemon, await daemon.live.acts.truncate(session_id, turn=body.turn))
 
 
 @router.post("/compact", responses=LOADING)

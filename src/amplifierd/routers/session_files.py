@@ -89,7 +89,7 @@ async def get_changes(daemon: TheDaemon, caller: Reader, session_id: SessionId, 
 async def undo(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: Undo) -> Undone:
     """Undo a turn: in the files, in the conversation, or both."""
     await daemon.access.get(caller, session_id)
-    result = await daemon.live.perform(session_id, "undo", turn=body.turn, what=body.what, force=body.force)
+    result = await daemon.live.acts.undo(session_id, turn=body.turn, what=body.what, force=body.force)
     if result is None:
         return Undone(done=True)
     return Undone(

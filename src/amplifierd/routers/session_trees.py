@@ -122,7 +122,7 @@ async def change_profile(daemon: TheDaemon, caller: Runner, session_id: SessionI
     """Switch to another profile, or to the newest build of the same, after the running turn."""
     await daemon.access.get(caller, session_id)
     profile_id = checked_profile_id(body.profile_name)
-    record = await daemon.live.perform(session_id, "change_profile", profile=str(profile_id), cancel=body.cancel)
+    record = await daemon.live.acts.change_profile(session_id, profile=str(profile_id), cancel=body.cancel)
     return shown(daemon, record)
 
 
@@ -137,7 +137,7 @@ async def change_agent(daemon: TheDaemon, caller: Runner, session_id: SessionId,
             code="invalid-request",
             hint="name a provider, a model, an effort or max_iterations",
         )
-    record = await daemon.live.perform(session_id, "change_agent", **wanted, cancel=body.cancel)
+    record = await daemon.live.acts.change_agent(session_id, **wanted, cancel=body.cancel)
     return shown(daemon, record)
 
 

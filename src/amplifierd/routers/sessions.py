@@ -263,7 +263,7 @@ async def _load_or_leave_nothing(daemon: Daemon, record: SessionRecord) -> Loade
     try:
         return await daemon.live.load(record.session_id)
     except BaseException:
-        await daemon.live.perform(record.session_id, "delete", force=True, forever=True)
+        await daemon.live.acts.delete(record.session_id, force=True, forever=True)
         raise
 
 
@@ -371,9 +371,9 @@ async def change_session(daemon: TheDaemon, caller: Runner, session_id: SessionI
     if "limits" in given:
         given["limits"] = (body.limits or Limits()).within(caller.limits or Limits()).to_json()
     if given:
-        record = await daemon.live.perform(session_id, "update", **given)
+        record = await daemon.live.acts.update(session_id, **given)
     if status is not None:
-        record = await daemon.live.perform(session_id, "end", status=status, **details)
+        record = await daemon.live.acts.end(session_id, status=status, **details)
     return shown(daemon, record)
 
 
@@ -383,7 +383,7 @@ async def delete_session(
 ) -> None:
     """Move a session and everything below it to the trash, or remove it `forever`; `force` while it executes."""
     await daemon.access.get(caller, session_id)
-    await daemon.live.perform(session_id, "delete", force=force, forever=forever)
+    await daemon.live.acts.delete(session_id, force=force, forever=forever)
 
 
 @router.post("/{session_id}/start", status_code=204, responses=LOADING)

@@ -80,7 +80,8 @@ class Sessions:
         self._branches = Branches(self._store, runtime.holder, creation, runtime.announcements)
         self._interrupted_turns = InterruptedTurns(self._store, runtime.holder, runtime.announcements)
         self.open, self.create, self.resume, self.close = opened.open, opened.create, opened.resume, opened.close
-        self.is_open, self.subscribe, self.checkpoints = opened.is_open, opened.subscribe, opened.checkpoints
+        self.is_open, self.checkpoints = opened.is_open, opened.checkpoints
+        self.subscribe, self.listen = opened.subscribe, opened.listen
         self.default_profile, self.read_adopted = opened.default_profile, opened.read_adopted
         changes = SessionChanges(runtime, reader, opened)
         self.update, self.rename, self.tag = changes.update, changes.rename, changes.tag

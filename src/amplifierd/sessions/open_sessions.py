@@ -111,6 +111,10 @@ class OpenSessions:
         """
         return self.runtime.announcements.events.subscribe(wants)
 
+    def listen(self, hear: Callable[[Event], None]) -> Callable[[], None]:
+        """Call `hear` with every event that `subscribe` would yield, until the function that this returns is called."""
+        return self.runtime.announcements.events.listen(hear)
+
     async def create(
         self,
         profile: str | None = None,

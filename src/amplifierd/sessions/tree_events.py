@@ -33,23 +33,29 @@ def is_delta(event: str) -> bool:
 
 
 class EventSource:
-    """Hands events to everyone who watches; never waits for one."""
+    """Hands events to everyone who watches or listens; never waits for one."""
 
     def __init__(self) -> None:
-        self._subscribers: dict[Subscription, None] = {}
+        self._listeners: dict[object, Callable[[Event], None]] = {}
 
     def publish(self, event: Event) -> None:
-        """Tell everyone who watches."""
-        for subscription in tuple(self._subscribers):
-            subscription.put(event)
+        for hear in tuple(self._listeners.values()):
+            hear(event)
+
+    def listen(self, hear: Callable[[Event], None]) -> Callable[[], None]:
+        """Call `hear` with each event as it is published, until the function that this returns is called."""
+        key = object()
+        self._listeners[key] = hear
+        return lambda: self.unsubscribe(key)
 
     def subscribe(self, wants: Callable[[Event], bool] | None = None) -> Subscription:
+        """The events from now on, all or those that are wanted, to be read one after the other."""
         subscription = Subscription(self, wants)
-        self._subscribers[subscription] = None
+        self._listeners[subscription] = subscription.put
         return subscription
 
-    def unsubscribe(self, subscription: Subscription) -> None:
-        self._subscribers.pop(subscription, None)
+    def unsubscribe(self, key: object) -> None:
+        self._listeners.pop(key, None)
 
 
 class Entry:
@@ -232,8 +238,8 @@ class TreeEvents(EventSource):
         sequence = event["sequence"]
         self._cursor = self._cursor.next_piece() if sequence is None else Cursor(self.epoch, sequence)
         event["cursor"] = str(self._cursor)
-        for subscription in tuple(self._subscribers):
-            subscription.put(event)
+        for hear in tuple(self._listeners.values()):
+            hear(event)
         if self._beyond is not None:
             self._beyond.publish(event)
 

@@ -175,7 +175,7 @@ async def _follow(interrupted: InterruptedTurn, live: LiveSessions, submit: Subm
     session_id, turn = interrupted.session_id, interrupted.turn
     if interrupted.action == "stop":
         reason = f"turn {turn} ended with the process that ran it, and on_takeover is stop"
-        await live.perform(session_id, "end", status="failed", error_message=reason)
+        await live.acts.end(session_id, status="failed", error_message=reason)
         return
     broken_off = hashlib.sha256(f"{interrupted.correlation_id} {turn}".encode()).hexdigest()
     next_id = f"prompt_{session_id}_{broken_off[:16]}"  # the same one, whichever member submits it

@@ -17,7 +17,7 @@ from amplifier_foundation.sources import Sources
 from amplifier_system.tasks import start_task
 from amplifierd.exceptions import ForbiddenError, NotReadyError, PromptRemovedError, SessionStateError
 from amplifierd.home import Home
-from amplifierd.live_sessions import Part
+from amplifierd.live_sessions import Part, acts_of, plain
 from amplifierd.paths import Paths
 from amplifierd.sessions.approval import Approval, ApprovalDecision, DenyAll, LeaveOpen, Remember
 from amplifierd.sessions.client_turns import ClientTurn
@@ -31,7 +31,6 @@ from .inspection import INSPECTIONS, cancellation_of
 from .json_rpc import Method, described_error
 from .orphans import WORKER
 from .outbox import Outbox
-from .result_transfer import RETURNS, plain
 from .worker_log import logging_about, mask_log, set_log_level
 
 logger = logging.getLogger(__name__)
@@ -101,7 +100,7 @@ class WorkerMethods:
         if member_id is not None:
             self._home.sessions.runtime.store.belong_to(member_id)
         mask_log(self._home.sessions.runtime.secrets)
-        self._home.sessions.subscribe(self._hear)
+        self._home.sessions.listen(self._hear)
         return {}
 
     @property
@@ -302,13 +301,14 @@ class WorkerMethods:
         arguments: Mapping[str, Any],
         environment: Mapping[str, str] = MappingProxyType({}),
     ) -> Any:
-        """Call a method of the home's sessions; `environment` has the secrets that modules need which it loads."""
-        if method not in RETURNS:
-            raise SessionStateError(f"{method!r} is not called on a session", hint=f"these are: {', '.join(RETURNS)}")
+        """Do one of the acts on a session; `environment` has the secrets that modules need which it loads."""
+        acts = acts_of(self._home.sessions)
+        if method not in acts:
+            raise SessionStateError(f"{method!r} is not called on a session", hint=f"these are: {', '.join(acts)}")
         self._learn(environment)
         try:
             with self._taken_on():
-                return plain(await getattr(self._home.sessions, method)(session_id, **arguments))
+                return plain(await acts[method](session_id, **arguments))
         except RuntimeError as error:  # the kernel's word for a module that it cannot do without
             raise ModuleLoadError(describe(error)) from error
         finally:
@@ -329,13 +329,12 @@ class WorkerMethods:
 
     # --- what the daemon is told
 
-    def _hear(self, event: Event) -> bool:
+    def _hear(self, event: Event) -> None:
         self._out.put_event(event)
         if event["event"] == TURN_DONE:
             self._unpublished.discard((event["session_id"], event["correlation_id"]))
         if event["event"].startswith(_CHANGING):
             self._tell_state(event["session_id"])
-        return False
 
     def _state(self, session_id: str) -> dict[str, Any]:
         session = self._sessions[session_id]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,11 @@ from amplifierd.live_sessions import (
     OnEvent,
     Part,
     QueuedPrompts,
+    SessionActs,
     SubmittedTurn,
     TurnRequest,
     WorkerState,
+    acts_of,
 )
 from amplifierd.session_store.json_lines import encoded_for_others
 from amplifierd.session_store.record import state_conflict
@@ -29,7 +31,7 @@ from amplifierd.sessions.compaction import Compaction
 from amplifierd.sessions.home_sessions import Sessions
 from amplifierd.sessions.prompt_queue import DOCUMENT as QUEUE
 from amplifierd.sessions.session_setup import Resolvers
-from amplifierd.sessions.tree_events import Event, Subscription
+from amplifierd.sessions.tree_events import Event
 from amplifierd.settings import WorkerSettings
 
 from .inspection import no_cancellation
@@ -37,7 +39,6 @@ from .outbox import described_event, live_event
 from .placed_session import PlacedSession
 from .placement import Placement
 from .recovery import Recovery
-from .result_transfer import RETURNS
 from .worker_process import WorkerBlockedError, WorkerProcess
 from .worker_start import DescribeHome, describe_home
 
@@ -75,16 +76,16 @@ class Workers:
             sessions, resolvers, self._home_of(sessions), on_event, self._recover, patience_s=patience_s
         )
         self._supervision = Supervision(self._placement, sessions.runtime.settings.workers)
-        self.supervisor = Supervisor()
+        self.supervisor, self.acts = Supervisor(), SessionActs(self._perform)
         self._supervising: asyncio.Task[None] | None = None
-        self._watching: Subscription | None = None
+        self._stop_hearing: Callable[[], None] | None = None
         self._takes_turns = True
 
     # --- life
 
     async def start(self) -> None:
         """Come up; returns at once."""
-        self._watching = self._sessions.subscribe(self._hear_own)
+        self._stop_hearing = self._sessions.listen(self._hear_own)
         self._supervising = self.supervisor.start("workers", self._supervision.run)
         self._placement.pool.begin()
 
@@ -128,8 +129,8 @@ class Workers:
             self._supervising.cancel()
         await self._placement.pool.stop(grace_s)
         await self._placement.settle()
-        if self._watching is not None:
-            self._watching.close()
+        if self._stop_hearing is not None:
+            self._stop_hearing()
 
     def hurry(self) -> None:
         """Let a stop that is under way end turns at once."""
@@ -290,20 +291,21 @@ class Workers:
         placed = await self._loaded(session_id)
         return Compaction.from_json(await placed.worker.call("compact", session_id=session_id))
 
-    async def perform(self, session_id: str, method: str, /, **arguments: Any) -> Any:
+    async def _perform(self, session_id: str, method: str, arguments: Mapping[str, Any]) -> Any:
+        """Do one of the acts where the session is, else here."""
         async with self._placement.alone(session_id):
             if method == "change_profile":
                 await self._leave_for_change(session_id, cancel=bool(arguments.get("cancel")))
             worker = self._placement.find_tree(await self._root_of(session_id))
             if worker is None and method in _LOADING_MODULES:
-                return RETURNS[method](await self._switch(session_id, method, arguments))
+                return await self._switch(session_id, method, arguments)
             if worker is None:
-                return await getattr(self._sessions, method)(session_id, **arguments)
+                return await acts_of(self._sessions)[method](session_id, **arguments)
             await worker.wait_until_free(self._patience_s)
             answer = await worker.call("perform", session_id=session_id, method=method, arguments=arguments)
             if (placed := self._placement.find(session_id)) is not None:
                 placed.renumber()
-            return RETURNS[method](answer)
+            return answer
 
     async def _switch(self, session_id: str, method: str, arguments: Mapping[str, Any]) -> Any:
         """Change what a session runs that is not loaded, where the modules that it runs then can be loaded."""
@@ -337,10 +339,9 @@ class Workers:
             worker.loading -= 1
         return answer
 
-    def _hear_own(self, event: Event) -> bool:
+    def _hear_own(self, event: Event) -> None:
         """Pass on what happens to a session that is not loaded."""
         self._on_event(live_event(described_event(event), encoded_for_others(event)))
-        return False
 
 
 _INTERVAL_S = 0.5

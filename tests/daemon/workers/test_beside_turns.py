@@ -21,21 +21,21 @@ async def test_a_session_is_changed_where_it_is(bench: WorkerBench, is_live: boo
     await bench.run(session_id)
     if not is_live:
         await bench.live.unload(session_id)
-    perform = bench.live.perform
+    acts = bench.live.acts
 
-    assert (await perform(session_id, "update", name="Named", metadata={"a": 1})).name == "Named"
-    assert (await perform(session_id, "tag", add=["one"])).tags == ["one"]
-    assert (await perform(session_id, "append_message", role="user", content="By the way"))["content"] == "By the way"
-    assert (await perform(session_id, "delete_last_message"))["content"] == "By the way"
+    assert (await acts.update(session_id, name="Named", metadata={"a": 1})).name == "Named"
+    assert (await acts.tag(session_id, add=["one"])).tags == ["one"]
+    assert (await acts.append_message(session_id, role="user", content="By the way"))["content"] == "By the way"
+    assert (await acts.delete_last_message(session_id))["content"] == "By the way"
     with pytest.raises(InvalidTurnError):
-        await perform(session_id, "truncate", turn=7)
-    undone = await perform(session_id, "undo", turn=1)
+        await acts.truncate(session_id, turn=7)
+    undone = await acts.undo(session_id, turn=1)
     assert (undone.done, undone.restored, (folder / "new.txt").exists()) == (True, ("new.txt",), False)
 
     assert (await bench.run(session_id))["turn"] == 1
-    assert (await perform(session_id, "end", status="failed", error_message="enough")).status == "failed"
+    assert (await acts.end(session_id, status="failed", error_message="enough")).status == "failed"
     assert bench.live.state(session_id) is None
-    await perform(session_id, "delete")
+    await acts.delete(session_id)
     with pytest.raises(SessionNotFoundError):
         await bench.live.load(session_id)
 
@@ -46,8 +46,8 @@ async def test_a_session_at_work_is_not_deleted_unless_forced(bench: WorkerBench
     await until((folder / "begun").exists)
 
     with pytest.raises(ExecutionInProgressError):
-        await bench.live.perform(session_id, "delete")
-    await bench.live.perform(session_id, "delete", force=True)
+        await bench.live.acts.delete(session_id)
+    await bench.live.acts.delete(session_id, force=True)
 
     assert (await bench.result(submitted))["status"] == "cancelled"
     assert bench.live.state(session_id) is None
@@ -72,7 +72,7 @@ async def test_a_child_is_reached_in_the_worker_of_its_root(bench: WorkerBench) 
     await bench.run(session_id)
     (child,) = bench.home.sessions.children(session_id)
 
-    await bench.live.perform(child.session_id, "rename", name="The child")
+    await bench.live.acts.rename(child.session_id, name="The child")
     assert bench.home.sessions.get(child.session_id).name == "The child"
     await bench.live.load(child.session_id)
     assert bench.worker_of(child.session_id) == bench.worker_of(session_id)

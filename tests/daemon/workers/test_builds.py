@@ -76,7 +76,7 @@ async def test_each_build_has_a_worker_and_a_switch_moves_a_session_into_the_oth
     assert said(bench, other) == ["other"]
     assert len({bench.worker_of(one) for one in (old, new, other)}) == 3
 
-    record = await bench.live.perform(old, "change_profile", profile="local/worker")
+    record = await bench.live.acts.change_profile(old, profile="local/worker")
     assert record.build_id == bench.home.sessions.get(new).build_id
     assert "session:profile_changed" in bench.told(old)
     await bench.run(old)
@@ -99,7 +99,7 @@ async def test_a_switch_waits_for_the_turn_or_cancels_it(bench: WorkerBench) -> 
     first = await bench.live.submit(waiting, TurnRequest(PROMPT))
     await until((folder / "begun").exists)
 
-    async with bench.meanwhile(bench.live.perform(waiting, "change_profile", profile=profile)) as switching:
+    async with bench.meanwhile(bench.live.acts.change_profile(waiting, profile=profile)) as switching:
         (folder / "go").touch()
         assert (await bench.result(first))["status"] == "completed"
     assert switching.result().profile_name == profile
@@ -109,5 +109,5 @@ async def test_a_switch_waits_for_the_turn_or_cancels_it(bench: WorkerBench) -> 
     cancelled, folder = await bench.session(faulty("wait"))
     second = await bench.live.submit(cancelled, TurnRequest(PROMPT))
     await until((folder / "begun").exists)
-    await bench.live.perform(cancelled, "change_profile", profile=profile, cancel=True)
+    await bench.live.acts.change_profile(cancelled, profile=profile, cancel=True)
     assert (await bench.result(second))["status"] == "cancelled"

@@ -142,7 +142,7 @@ async def test_a_turn_that_blocks_for_good_is_ended_by_an_immediate_cancellation
         small.live.cancel(session_id),
         small.live.queued(session_id),
         small.live.submit(session_id, TurnRequest("later", queue=True)),
-        small.live.perform(session_id, "rename", name="Blocked"),
+        small.live.acts.rename(session_id, name="Blocked"),
     ):
         with pytest.raises(NotReadyError, match="blocked"):
             await asked
