@@ -11,6 +11,18 @@ if TYPE_CHECKING:
     from .paths import Paths
     from .settings import Settings
 
+_ECOSYSTEM = "git+https://github.com/microsoft/amplifier"
+
+WELL_KNOWN = {
+    "foundation": f"{_ECOSYSTEM}-foundation@main",
+    "anchors": f"{_ECOSYSTEM}-foundation@main#subdirectory=bundles/anchors.md",
+    **{
+        name: f"{_ECOSYSTEM}-bundle-{name}@main"
+        for name in ("design-intelligence", "modes", "notify", "recipes", "routing-matrix", "skills")
+    },
+}
+"""What published bundles include by name and expect an application to know; one of your own of that name counts."""
+
 
 def open_bundles(
     paths: Paths, settings: Settings, progress: Progress | None = None, *, strict: bool = False
@@ -19,5 +31,10 @@ def open_bundles(
     from amplifier_foundation.registry import BundleRegistry  # few sessions are made from bundles
 
     return BundleRegistry(
-        home=paths.state, cache_dir=paths.cache, progress=progress, offline=settings.offline, strict=strict
+        home=paths.state,
+        cache_dir=paths.cache,
+        progress=progress,
+        offline=settings.offline,
+        strict=strict,
+        well_known=WELL_KNOWN,
     )

@@ -97,12 +97,16 @@ class Home:
     @cached_property
     def composer(self) -> Composer:
         from .plans.composition import Composer  # loaded when a bundle is used
-        from .session_defaults import default_profile
+        from .session_defaults import can_answer, default_profile
 
-        find_default = partial(
-            default_profile, self.paths, self.settings, self.profiles, self.keys, environment=os.environ
+        paths, keys, environment = self.paths, self.keys, os.environ
+        return Composer(
+            paths,
+            self.profiles,
+            partial(default_profile, paths, self.settings, self.profiles, keys, environment=environment),
+            can_answer=lambda entry: can_answer(entry, keys, environment),
+            replaced=self.settings.sources.replace,
         )
-        return Composer(self.paths, self.profiles, find_default, replaced=self.settings.sources.replace)
 
     @cached_property
     def keys(self) -> Keys:

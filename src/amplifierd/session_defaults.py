@@ -95,11 +95,17 @@ def _user_settings(paths: Paths) -> Mapping[str, Any]:
 
 def _has_key(profiles: Profiles, keys: Keys, environment: Mapping[str, str]) -> bool:
     plan = MountPlan(dict(profiles.merged(WITH_MODELS).sections))
-    providers = [entry for entry in plan.entries() if entry.module_type == "provider"]
+    providers = [*plan.entries(section="providers")]
     find = variables(environment, keys.find)
     return any(_has_key_at_hand(entry, find) for entry in providers) or any(
         keys.find(entry.module_id) is not None for entry in providers
     )
+
+
+def can_answer(entry: PlanEntry, keys: Keys, environment: Mapping[str, str]) -> bool:
+    """True for a provider that has a key, or needs none."""
+    find = variables(environment, keys.find)
+    return not key_variables(entry) or _has_key_at_hand(entry, find) or keys.find(entry.module_id) is not None
 
 
 def _has_key_at_hand(entry: PlanEntry, find: FindVariable) -> bool:

@@ -76,6 +76,7 @@ class Bundle:
         self._file: Path | None = None  # where the bundle was read from
         self._remarks: tuple[str, ...] = ()  # what is wrong with that file, though it can be used
         self._told_gaps: frozenset[str] = frozenset()  # what is known to be missing
+        self._left_out: tuple[str, ...] = ()  # the includes that failed, with the reason
         self._layers: tuple[provenance.Layer, ...] = ()  # what it was composed of, if it was
         self._source_uri: str  # set by the registry on what it returns
 
@@ -208,6 +209,11 @@ class Bundle:
         An empty list means that every mode can be used as it is written.
         """
         return modes.find_mode_faults(self)
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The includes that failed when the bundle was loaded, in words."""
+        return self._left_out
 
     def layers(self) -> tuple[provenance.Layer, ...]:
         """Return what this bundle is composed of: of every file, the part that it says."""

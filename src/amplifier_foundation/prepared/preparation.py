@@ -188,8 +188,12 @@ class BundleModuleResolver:
 
     def _missing(self, module_id: str, hint: Any) -> ModuleNotFound:
         known = ", ".join(sorted(self._paths)) or "none"
-        kind = SourceNotActivated if hint and not is_installed_package(hint) else ModuleNotFound
-        return kind(f"Module '{module_id}' is not among the bundle's activated modules ({known})")
+        if hint and not is_installed_package(hint):
+            return SourceNotActivated(f"Module '{module_id}' is not among the bundle's activated modules ({known})")
+        return ModuleNotFound(
+            f"Module '{module_id}' is not installed, and not among the bundle's activated modules ({known})\n"
+            "  fix: give it a source where it is named, for example git+https://host/org/repo@v1"
+        )
 
 
 def _reference(hint: Any) -> str:

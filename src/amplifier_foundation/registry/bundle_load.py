@@ -60,6 +60,8 @@ class BundleLoad:
         self._failures: dict[str, Exception] = {}
         self._composed: dict[str, Bundle] = {}
         self._in_a_circle: set[str] = set()
+        self._left_out: list[str] = []
+        self._absent: dict[str, Exception] = {}  # well-known bundles that cannot be had
         self.has_recorded_relations = False
 
     async def run(self, reference: str) -> Bundle:
@@ -86,6 +88,7 @@ class BundleLoad:
         except BundleValidationError:
             self._library.forget(key)
             raise
+        bundle._left_out = tuple(self._left_out)
         self._library.loaded[key] = bundle
         return bundle
 
@@ -136,17 +139,22 @@ class BundleLoad:
     async def _resolve_includes(self, node: _Node) -> None:
         """Find the sources of a bundle's includes, except for those whose namespace is not known yet."""
         includes = [include for include in node.includes if include.source is None]
+        for include in includes:
+            self._library.adopt(include.text)
         await self._place_namespaces(node, includes)
         states = self._library.states
 
         def resolve() -> list[str | None]:
-            return [resolve_include(include.text, node.reading, states) for include in includes]
+            sought = (include.text for include in includes)
+            return [
+                None if namespace_in(t) in self._absent else resolve_include(t, node.reading, states) for t in sought
+            ]
 
         needs_disk = any(is_relative(include.text) or namespace_in(include.text) for include in includes)
         found = await asyncio.to_thread(resolve) if needs_disk else resolve()
         for include, source in zip(includes, found, strict=True):
             state = states.get(namespace_in(include.text) or "")
-            if source is None and state:
+            if source is None and state and state.name not in self._absent:
                 raise BundleDependencyError(
                     f"Include resolution failed: {node.reading.uri} includes {include.text!r}, "
                     f"but {state.name!r} ({state.local_path or state.uri}) has no such path",
@@ -161,11 +169,13 @@ class BundleLoad:
         unplaced = [name for name in namespaces if name in states and not states[name].local_path]
         outcomes = await asyncio.gather(*map(self._library.read, unplaced), return_exceptions=True)
         for name, outcome in zip(unplaced, outcomes, strict=True):
-            if isinstance(outcome, Exception):
+            if isinstance(outcome, Exception) and name in self._library.adopted:
+                self._absent[name] = outcome
+            elif isinstance(outcome, Exception):
                 raise BundleDependencyError(
                     f"{node.reading.uri}: namespace {name!r} failed to load from {states[name].uri}: {outcome}"
                 ) from outcome
-            if isinstance(outcome, BaseException):
+            elif isinstance(outcome, BaseException):
                 raise outcome
 
     def _find_late(self) -> dict[str, _Node]:
@@ -175,7 +185,9 @@ class BundleLoad:
             for key, node in self._nodes.items()
             if key not in self._failures
             and any(
-                include.source is None and namespace_in(include.text) in self._library.states
+                include.source is None
+                and (name := namespace_in(include.text)) in self._library.states
+                and name not in self._absent
                 for include in node.includes
             )
         }
@@ -209,7 +221,8 @@ class BundleLoad:
         """Return the complete bundle of an include, or `None` where it is left out."""
         cause: Exception | None
         if include.source is None:
-            cause = BundleDependencyError(_why_unresolved(node, include))
+            absent = self._absent.get(namespace_in(include.text) or "")
+            cause = absent or BundleDependencyError(_why_unresolved(node, include))
         else:
             key = self._library.key_of(include.source)
             if self._closes_circle(key, chain):
@@ -229,6 +242,7 @@ class BundleLoad:
             ) from cause
         uri, text = shown(node.reading.uri), shown(include.text)
         logger.warning("Include Failed (skipping): %s includes %r: %s", uri, text, cause)
+        self._left_out.append(f"{uri} includes {text!r}, which is left out: {cause}")
         return None
 
     def _compose_include(self, key: str, chain: tuple[str, ...]) -> Bundle:

@@ -28,9 +28,14 @@ IncludeSourceResolver = Callable[[str], str | None]
 class Library:
     """Reads and registers bundles; each source is read once, and once only when several ask at the same time."""
 
-    def __init__(self, sources: SimpleSourceResolver, states: dict[str, BundleState]) -> None:
+    def __init__(
+        self, sources: SimpleSourceResolver, states: dict[str, BundleState], well_known: Mapping[str, str] | None = None
+    ) -> None:
         self.sources = sources
         self.states = states
+        self.well_known = well_known or {}
+        self.adopted: set[str] = set()
+        """The well-known names that were registered because something refers to them."""
         self.loaded: dict[str, Bundle] = {}
         """What was loaded with its includes, by key."""
         self.free_of_circles: set[str] = set()
@@ -46,6 +51,13 @@ class Library:
         if not names_subpath(uri):
             uri = cut_fragment(uri)[0] if "://" in uri else uri
         return file_uri(Path(uri)) if uri.startswith("/") else uri
+
+    def adopt(self, reference: str) -> None:
+        """Register the well-known bundle that a reference means, if its name means nothing else here."""
+        name = namespace_in(reference) or reference
+        if name in self.well_known and name not in self.states:
+            self.states[name] = BundleState(self.well_known[name], name)
+            self.adopted.add(name)
 
     def forget(self, key: str) -> None:
         """Take back that a bundle was loaded."""

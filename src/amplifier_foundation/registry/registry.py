@@ -28,6 +28,7 @@ class BundleRegistry:
     `home`, which is made when there is something to save. With `strict` an include that fails is an error instead of a
     warning. `include_source_resolver` may give another source for an include as written, or `None`. `progress` is told
     of every step while sources are fetched; `offline=True` forbids that, None lets `AMPLIFIERD_OFFLINE` decide.
+    `well_known` are sources by names that are registered as soon as something refers to them.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class BundleRegistry:
         cache_dir: Path | None = None,
         progress: Progress | None = None,
         offline: bool | None = None,
+        well_known: Mapping[str, str] | None = None,
     ) -> None:
         self._home = Path(home).expanduser().resolve() if home is not None else get_amplifier_home()
         self._strict = strict
@@ -48,7 +50,7 @@ class BundleRegistry:
         self._states = self._file.read()
         sources = Sources(cache_dir or self._home / "cache", offline=offline, progress=progress)
         self._sources = SimpleSourceResolver(base_path=Path.cwd(), sources=sources)
-        self._library = Library(self._sources, self._states)
+        self._library = Library(self._sources, self._states, well_known)
         if self._forget_vanished_paths():
             self._save_or_warn()
 
@@ -87,7 +89,7 @@ class BundleRegistry:
     def find(self, name: str) -> str | None:
         """Return the source of a registered name."""
         state = self._states.get(name)
-        return state.uri if state else None
+        return state.uri if state else self._library.well_known.get(name)
 
     def list_registered(self) -> list[str]:
         return sorted(self._states)
@@ -96,6 +98,7 @@ class BundleRegistry:
         """Forget a name and the relations to it; files and `registry.json` stay as they are until `save()`."""
         if self._states.pop(name, None) is None:
             return False
+        self._library.adopted.discard(name)
         for state in self._states.values():
             state.includes = state.includes and [other for other in state.includes if other != name]
             state.included_by = state.included_by and [other for other in state.included_by if other != name]
@@ -176,8 +179,9 @@ class BundleRegistry:
         Raises:
             OSError: it cannot be written; the old file is as it was.
         """
+        unseen = {name for name in self._library.adopted if self._states[name].local_path is None}
         with self._saving:
-            self._file.write(dict(self._states))
+            self._file.write({name: state for name, state in self._states.items() if name not in unseen})
 
     async def load_source(self, source: str, *, auto_include: bool = True) -> Bundle:
         """Load a bundle without marking it as explicitly requested; without `auto_include`, only its own file."""
@@ -210,6 +214,7 @@ class BundleRegistry:
         Raises:
             BundleNotFoundError: the registered bundle contains no such path.
         """
+        self._library.adopt(reference)
         namespace = namespace_in(reference)
         state = self._states.get(namespace) if namespace is not None and reference not in self._states else None
         if namespace is None or state is None:

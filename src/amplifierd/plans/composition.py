@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from amplifier_core.exceptions import AmplifierError
-from amplifier_core.mount_plan import SESSION_MEMBERS, MountPlan
+from amplifier_core.mount_plan import SESSION_MEMBERS, MountPlan, PlanEntry
 from amplifier_foundation.bundle import Bundle
 from amplifier_foundation.bundle.model import with_policy
 from amplifier_foundation.dicts.merge import deep_merge, module_identity
@@ -78,10 +78,13 @@ class Composition:
     @property
     def remarks(self) -> list[dict[str, str]]:
         """What a person should know before the bundle runs."""
-        if not self.is_behaviour:
-            return []
-        text = f"{self.bundle.name or 'the bundle'} has neither a session nor an instruction: it runs on top of the "
-        return [{"code": ON_PROFILE, "message": f"{text}profile {self.base_profile}"}]
+        found = [{"code": "include-left-out", "message": text} for text in self.bundle.left_out]
+        if self.is_behaviour:
+            text = (
+                f"{self.bundle.name or 'the bundle'} has neither a session nor an instruction: it runs on top of the "
+            )
+            found.append({"code": ON_PROFILE, "message": f"{text}profile {self.base_profile}"})
+        return found
 
     @property
     def notes(self) -> list[str]:
@@ -141,7 +144,8 @@ class Composition:
 class Composer:
     """Composes the bundles of one home; the command, the daemon and the page all ask it.
 
-    `replaced` are the modules whose installed version the settings put in the place of any source.
+    `can_answer` says of a provider whether it has the key that it needs. `replaced` are the modules whose installed
+    version the settings put in the place of any source.
     """
 
     def __init__(
@@ -150,10 +154,11 @@ class Composer:
         profiles: Profiles,
         default_profile: Callable[[], Awaitable[ProfileId]],
         *,
+        can_answer: Callable[[PlanEntry], bool],
         replaced: Collection[str] = (),
     ) -> None:
         self._paths, self._profiles, self._default_profile = paths, profiles, default_profile
-        self._replaced = replaced
+        self._can_answer, self._replaced = can_answer, replaced
 
     async def compose(
         self, bundle: Bundle, profile: ProfileId | str | None = None, build_id: str | None = None
@@ -197,7 +202,9 @@ class Composer:
         part = plan if is_behaviour else _what_lacks(own, plan)
         found = [guard for guard in guards if MountPlan(plan).find(guard["module"], section="hooks") is not None]
         part = {**part, "hooks": [*found, *without_guards(part.get("hooks") or [])]}
-        below = _as_bundle(part, own, base, _guard_layers(shipped))
+        is_mute = not any(map(self._can_answer, own.view().entries(section="providers")))
+        providers = [*_below_providers(part.get("providers") or [], own, is_mute=is_mute)]
+        below = _as_bundle({**part, "providers": providers}, base, _guard_layers(shipped))
         below.hooks = [*self._tightened(bundle, guards), *without_guards(below.hooks)]
         whole = below.compose(own)
         result = MountPlan(whole.to_mount_plan()).by_entry()
@@ -288,9 +295,9 @@ def _what_lacks(own: Bundle, plan: Mapping[str, Any]) -> dict[str, Any]:
     return {"session": session, "providers": plan.get("providers") or []}
 
 
-def _as_bundle(part: Mapping[str, Any], own: Bundle, base: Build | None, guards: Sequence[Layer]) -> Bundle:
+def _as_bundle(part: Mapping[str, Any], base: Build | None, guards: Sequence[Layer]) -> Bundle:
     """Return a part of a profile's plan as a bundle without a name."""
-    sections = deepcopy({**part, "providers": [*_below_providers(part.get("providers") or [], own)]})
+    sections = deepcopy(dict(part))
     name = str(base.profile_id) if base is not None else ""
     bundle = Bundle("", **{key: sections[key] for key in _SECTIONS if sections.get(key)})
     return bundle.revised([*guards, Layer(name, None, sections)])
@@ -308,10 +315,14 @@ def _guard_layers(shipped: MergedProfile | None) -> list[Layer]:
 _SECTIONS = ("session", "providers", "tools", "hooks", "agents", "spawn")
 
 
-def _below_providers(providers: Sequence[Mapping[str, Any]], own: Bundle) -> Iterator[dict[str, Any]]:
-    """Yield a profile's providers as a bundle's go over them: all, or those that the bundle configures.
+_LAST = 1000  # behind whatever priority a bundle gives its own
 
-    One whose code the bundle replaces gets nothing of what the profile has for it: that was meant for other code.
+
+def _below_providers(providers: Sequence[Mapping[str, Any]], own: Bundle, *, is_mute: bool) -> Iterator[dict[str, Any]]:
+    """Yield a profile's providers as a bundle's go over them: all if it has none, else those that it configures.
+
+    One whose code the bundle replaces gets nothing of what the profile has for it: that was meant for other code. If
+    no provider of the bundle has a key here (`is_mute`), the others are there too, and asked last.
     """
     named = {module_identity(entry): entry for entry in _providers_of(own)}
     for entry in providers:
@@ -320,6 +331,9 @@ def _below_providers(providers: Sequence[Mapping[str, Any]], own: Bundle) -> Ite
         over = named.get(module_identity(spec))
         if not named or (over is not None and not over.get("source")):
             yield spec
+        elif over is None and is_mute:
+            config = spec.get("config") or {}
+            yield {**spec, "config": {**config, "priority": _LAST + config.get("priority", 100)}}
 
 
 def _given(below: Bundle) -> Iterator[str]:

@@ -61,7 +61,7 @@ def test_what_a_bundle_lacks_comes_from_the_profile(home: Home, tmp_path: Path) 
 
 def test_what_a_bundle_says_wins_over_the_profile(home: Home, tmp_path: Path) -> None:
     session = {"orchestrator": "loop-basic", "context": {"config": {"max_tokens": 5000}}}
-    providers = [{"module": "provider-openai", "config": {"default_model": "m"}}]
+    providers = [{"module": "provider-openai", "config": {"default_model": "m", "api_key": "k"}}]
 
     plan = compose(home, tmp_path / "b", session=session, providers=providers).plan
 
@@ -186,3 +186,25 @@ def test_a_request_tightens_the_guard_of_a_bundle_and_never_loosens_it(home: Hom
 
     config = MountPlan(home.sessions.plan(record.session_id)).find("hooks-approval").config  # type: ignore[union-attr]
     assert (config["patterns"], "auto_approve" in config, config["ask_user_fallback"]) == (["deploy"], False, True)
+
+
+def test_where_no_provider_of_a_bundle_has_a_key_the_homes_are_asked_after_them(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    theirs = [{"module": "provider-anthropic", "config": {"priority": 5}}]
+
+    without = compose(home, tmp_path / "b", profile="foundation/offline", providers=theirs).plan["providers"]
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+    with_key = compose(home, tmp_path / "c", profile="foundation/offline", providers=theirs).plan["providers"]
+
+    priorities = {each["module"]: each["config"]["priority"] for each in without}
+    assert priorities["provider-anthropic"] == 5 < 1000 < priorities["provider-mock"]
+    assert [each["module"] for each in with_key] == ["provider-anthropic"]
+
+
+def test_an_include_that_is_left_out_is_told(home: Home, tmp_path: Path) -> None:
+    made = compose(home, tmp_path / "b", includes=["nowhere:behaviors/x"])
+
+    assert "nowhere:behaviors/x" in made.remarks[0]["message"]
+    assert "namespace 'nowhere' is not registered" in made.notes[0]

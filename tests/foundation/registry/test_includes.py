@@ -575,3 +575,37 @@ async def test_what_a_nameless_bundle_brings_belongs_to_whoever_includes_it(
 
     assert bundle.origins["tool:tool-n"] == bundle.origins["agent:a"] == [Origin("x", None)]
     assert bundle.origins["tool:tool-x"] == [Origin("x", None)]
+
+
+async def test_a_well_known_bundle_is_registered_once_something_includes_it(write: Write, tmp_path: Path) -> None:
+    known = write("known/bundle.yaml", bundle_text("known")).parent
+    write("known/behaviors/more.yaml", bundle_text("more"))
+    source = commit(known)
+    registry = BundleRegistry(tmp_path / "home", well_known={"known": source, "never": "git+file:///nowhere@main"})
+
+    assert registry.list_registered() == []
+    assert registry.find("known") == source
+    bundle = await registry.load(str(write("x.yaml", bundle_text("x", "known:behaviors/more", "known"))))
+
+    assert tools_of(bundle) == ["tool-more", "tool-known", "tool-x"]
+    assert {"known", "x"} <= {*BundleRegistry(tmp_path / "home").list_registered()}
+
+
+async def test_a_well_known_bundle_that_cannot_be_had_is_left_out_and_told(write: Write, tmp_path: Path) -> None:
+    absent = f"git+{(tmp_path / 'nowhere').as_uri()}@main"
+    registry = BundleRegistry(tmp_path / "home", well_known={"known": absent}, offline=True)
+
+    bundle = await registry.load(str(write("x.yaml", bundle_text("x", "known:behaviors/more", "known"))))
+
+    assert tools_of(bundle) == ["tool-x"]
+    assert [text.partition(", which")[0].rpartition(" ")[2] for text in bundle.left_out] == [
+        *("'known:behaviors/more'", "'known'")
+    ]
+    assert BundleRegistry(tmp_path / "home").list_registered() == ["x"]
+
+
+async def test_a_name_of_ones_own_counts_before_a_well_known_one(write: Write, tmp_path: Path) -> None:
+    registry = BundleRegistry(tmp_path / "home", well_known={"known": "git+file:///nowhere@main"}, offline=True)
+    registry.register("known", str(write("mine.yaml", bundle_text("mine"))))
+
+    assert tools_of(await registry.load(str(write("x.yaml", bundle_text("x", "known"))))) == ["tool-mine", "tool-x"]
