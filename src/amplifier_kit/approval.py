@@ -20,12 +20,11 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from contextvars import ContextVar
 from enum import StrEnum
-from types import FunctionType, MethodType
 from typing import Any, Protocol
 
 from amplifier_core.exceptions import describe
 
-from .mounting import find_capability
+from .mounting import find_capability, find_function
 from .types import Coordinator
 
 logger = logging.getLogger(__name__)
@@ -62,16 +61,9 @@ class ApprovalGate(Protocol):
 
 
 def find_gate(coordinator: Coordinator) -> ApprovalGate | None:
-    """Return the gate of the session, None when it has none.
-
-    A coordinator that stands in for another one, as mocks do, may answer every question with something that has
-    whatever is asked of it. Such an answer does not count as a gate. Anything else is asked, and denies what it cannot
-    decide.
-    """
-    gate: ApprovalGate | None = find_capability(coordinator, GATE)
-    if gate is None or isinstance(gate, (MethodType, FunctionType)):
-        return gate
-    return None if hasattr(gate, "what_no_gate_has") and not asyncio.iscoroutinefunction(gate) else gate
+    """The gate of the session, None when it has none. Whatever it is, it is asked, and denies what it cannot decide."""
+    gate: ApprovalGate | None = find_function(coordinator, GATE)
+    return gate
 
 
 class deferring:

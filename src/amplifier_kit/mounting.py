@@ -1,10 +1,12 @@
 """What a module needs of its coordinator, even if that is a stub: what is missing counts as not available."""
 
+import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
+from types import FunctionType, MethodType
 from typing import Any
 
 from amplifier_core import HookRegistry, ModuleCoordinator
@@ -35,6 +37,19 @@ def find_capability(coordinator: Coordinator, name: str) -> Any:
         logger.debug("the coordinator offers no capability %s", name, exc_info=True)
         return None
     return at_once(capability)
+
+
+def find_function(coordinator: Coordinator, name: str) -> Any:
+    """Return a capability that is called, None when it is not offered.
+
+    This is where stand-ins for coordinators are adapted: one that has an answer to every question makes its answers up,
+    and what has whatever is asked of it, and is not awaited, is such an answer.
+    """
+    capability = find_capability(coordinator, name)
+    if capability is None or isinstance(capability, (MethodType, FunctionType)):
+        return capability
+    is_made_up = hasattr(capability, "what_nothing_has") and not asyncio.iscoroutinefunction(capability)
+    return None if is_made_up else capability
 
 
 def offer_capability(coordinator: Coordinator, name: str, value: object) -> None:
