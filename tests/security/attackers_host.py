@@ -4,9 +4,11 @@
 request is a line of the file `requests`.
 """
 
+import ctypes
 import fcntl
 import json
 import os
+import signal
 import socket
 import struct
 import sys
@@ -14,6 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 SIOCSIFADDR = 0x8916
+PR_SET_PDEATHSIG = 1
 PAGE = b"<html><body><p>A page about milk, with <a href='http://attacker.example/more'>more</a>.</p></body></html>"
 
 _RESULTS = [f"http://{host}.example/milk/{number}" for number in range(5) for host in ("news", "other")]
@@ -53,6 +56,7 @@ def main(root: str, keeper: str, channel: str, *addresses: str) -> None:
         add_address(number, address)
     server = ThreadingHTTPServer(("0.0.0.0", 80), Attacker)  # the network of the namespace reaches nothing else
     if os.fork() == 0:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # it ends with the keeper
         os.close(int(channel))
         os.chdir(root)
         server.serve_forever()
