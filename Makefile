@@ -113,14 +113,14 @@ simulate: install ## Run 10,000 seeds of a simulated cluster; prints those that 
 	@$(VENV)/bin/python tests/simulation/simulate.py --seeds 10000 --processes $$(getconf _NPROCESSORS_ONLN)
 
 soak: install ## Kill sessions, commands, a loaded daemon and a cluster, fail every write, and check what is left; needs a quiet machine
-	@$(VENV)/bin/python tests/stand_ins/crash_soak.py --kills 100
-	@$(VENV)/bin/python tests/stand_ins/command_soak.py --kills 100 --way continue
-	@$(VENV)/bin/python tests/stand_ins/command_soak.py --kills 100 --way run
-	@$(VENV)/bin/python tests/stand_ins/io_sweep.py
-	@$(VENV)/bin/python tests/stand_ins/daemon_soak.py --streaming 100 --idle 1000 --turns 5 --limits
-	@$(VENV)/bin/python tests/stand_ins/stream_soak.py --idle 1000 --unread 16 --streaming 20 --turns 15
-	@$(VENV)/bin/python tests/stand_ins/cluster_gate.py --rounds 100
-	@$(VENV)/bin/python tests/stand_ins/cluster_soak.py --sessions 200 --minutes 10
+	@$(VENV)/bin/python tests/soak crash_soak --kills 100
+	@$(VENV)/bin/python tests/soak command_soak --kills 100 --way continue
+	@$(VENV)/bin/python tests/soak command_soak --kills 100 --way run
+	@$(VENV)/bin/python tests/soak io_sweep
+	@$(VENV)/bin/python tests/soak daemon_soak --streaming 100 --idle 1000 --turns 5 --limits
+	@$(VENV)/bin/python tests/soak stream_soak --idle 1000 --unread 16 --streaming 20 --turns 15
+	@$(VENV)/bin/python tests/soak cluster_gate --rounds 100
+	@$(VENV)/bin/python tests/soak cluster_soak --sessions 200 --minutes 10
 
 fuzz: install ## Try every property with hundreds of random values, and send the daemon thousands of random requests
 	@$(VENV)/bin/python -m pytest -q -m hypothesis --hypothesis-profile fuzz

@@ -1,6 +1,6 @@
 """What must hold after every step of a simulated cluster: the rules of the checker of real ones, at every commit.
 
-The rules are those by which `tests/stand_ins/cluster_checker.py` judges what a real cluster left behind, said once more
+The rules are those by which `tests/soak/cluster_checker.py` judges what a real cluster left behind, said once more
 for rows as they are written and for events as they are published.
 """
 

@@ -1,6 +1,6 @@
 """Many sessions on three machines, to which something happens all the time; then a look at what is left.
 
-python tests/stand_ins/cluster_soak.py --sessions 200 --minutes 10
+python tests/soak cluster_soak --sessions 200 --minutes 10
 """
 
 from __future__ import annotations

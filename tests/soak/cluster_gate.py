@@ -1,6 +1,6 @@
 """What may happen to a cluster, one thing after the other, while sessions are at work; then a look at what is left.
 
-    python tests/stand_ins/cluster_gate.py --rounds 100
+    python tests/soak cluster_gate --rounds 100
 
 A machine loses its power, is frozen and wakes up, loses its way to the database; the database is restarted, and its
 standby takes its place; all machines are replaced one after the other. One of them has a clock that is an hour ahead.

@@ -1,6 +1,6 @@
 """Kills a process that runs a session, again and again at random moments, and looks each time at what is left.
 
-    python tests/stand_ins/crash_soak.py --kills 100 --seed 1
+    python tests/soak crash_soak --kills 100 --seed 1
 
 Every process is forked from this one, which has imported all that they need and has no threads.
 """

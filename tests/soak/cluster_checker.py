@@ -1,6 +1,6 @@
 """Checks what a run with a cluster left, by a program that shares no code with what it checks.
 
-    python cluster_checker.py postgresql://… FOLDER
+    python tests/soak cluster_checker postgresql://… FOLDER
 
 Nothing that was shown may be lost and nothing may be there twice: no turn, no message, no event, no run of a tool. It
 prints what it counted, and every breach that it found, and ends with 1 if there is one.
@@ -15,10 +15,7 @@ from pathlib import Path
 
 import psycopg
 from cluster_evidence import Evidence, StoredSession
-from receipt_rules import receipts
-from row_rules import lines, numbers, writes
-from stream_rules import shown
-from turn_rules import submissions, transcript, turns
+from cluster_rules import lines, numbers, receipts, shown, submissions, transcript, turns, writes
 
 _OF_A_SESSION = (lines, writes, transcript, receipts, turns)
 

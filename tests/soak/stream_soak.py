@@ -1,6 +1,6 @@
 """Asks a daemon for a thousand idle streams with one token, and has clients that read nothing, while turns run.
 
-    python tests/stand_ins/stream_soak.py --idle 1000 --unread 16 --streaming 20 --turns 15
+    python tests/soak stream_soak --idle 1000 --unread 16 --streaming 20 --turns 15
 
 One owner gets half of the places for streams and no more, others find theirs, those who read get every event, those
 who read nothing are closed, and memory stays within its bounds.

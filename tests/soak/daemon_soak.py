@@ -1,6 +1,6 @@
 """Loads a daemon with sessions that stream and sessions that are idle, then kills it and looks at what comes back.
 
-    python tests/stand_ins/daemon_soak.py --streaming 100 --idle 1000 --turns 5
+    python tests/soak daemon_soak --streaming 100 --idle 1000 --turns 5
 
 Nothing may be lost or come out of order, and memory has to stay within its bounds. With `--limits` the machine has to
 be quiet: then 99 % of the events arrive, and `/health` is answered, within 100 ms, and the start takes two seconds.

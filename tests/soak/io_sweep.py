@@ -1,8 +1,8 @@
 """Lets the n-th call that changes a file fail, for every n, and looks each time at what is left.
 
-    python tests/stand_ins/io_sweep.py                                    every call of every act, in every mode
-    python tests/stand_ins/io_sweep.py --act turn --mode torn --at 17     one of them, as a failure is reported
-    python tests/stand_ins/io_sweep.py --points 12                        some of each act, the modes in turn
+    python tests/soak io_sweep                                    every call of every act, in every mode
+    python tests/soak io_sweep --act turn --mode torn --at 17     one of them, as a failure is reported
+    python tests/soak io_sweep --points 12                        some of each act, the modes in turn
 
 What was shown has to be stored, what was stored before has to be there, and the next turn has to work: in the same
 process unless it crashed, and in the next one. Every act runs in a process of its own on a copy of the same home.
@@ -342,7 +342,11 @@ def main() -> None:
         variables = io_faults.environment(folder)
         if variables is None:
             raise SystemExit("no C compiler or no /proc: calls cannot be made to fail")
-        os.execve(sys.executable, [sys.executable, *sys.argv], dict(variables))
+        os.execve(
+            sys.executable,
+            [sys.executable, str(Path(__file__).parent), Path(__file__).stem, *sys.argv[1:]],
+            dict(variables),
+        )
     rehearsal = folder / "rehearsal"
     make_place(rehearsal)
     import_modules_of(lambda: run_turns(rehearsal, SESSION, 0, os.open(os.devnull, os.O_WRONLY)))

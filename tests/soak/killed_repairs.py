@@ -1,6 +1,6 @@
 """Kills a process at every step of a repair, each time on a copy of the same broken session, and looks at what is left.
 
-python tests/stand_ins/killed_repairs.py POINTS
+python tests/soak killed_repairs POINTS
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Kills the command in the middle of turns, each time on the same session, and looks at what is left.
 
-    python tests/stand_ins/command_soak.py --kills 100 --seed 1 --way continue
+    python tests/soak command_soak --kills 100 --seed 1 --way continue
 
 Every command goes on with the session that the one before was killed on, so a session that a kill spoils fails the
 next. `run` is killed at events that it prints, `continue` at what is seen on its terminal.
@@ -19,8 +19,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
-
-sys.path.append(str(Path(__file__).parents[1] / "cli"))
 
 import warm_python
 from terminal import CTRL_D, Terminal, in_terminal, in_warm_terminal
