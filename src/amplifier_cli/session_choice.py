@@ -26,7 +26,7 @@ from amplifierd.session_store.record import SessionRecord
 
 from .config import AppConfig, ResolvedConfig
 from .failures import UsageError, did_you_mean, pick, say
-from .session_names import PREFIX
+from .session_names import PREFIX, short_id
 
 if TYPE_CHECKING:
     from amplifier_foundation.registry import BundleRegistry
@@ -51,6 +51,12 @@ def find_session(home: Home, typed: str) -> SessionRecord:
     named = [record for record in known.values() if record.name == typed]
     if len(named) == 1:
         return named[0]
+    short = [each for each in known if short_id(each) == typed]
+    begun = [each for each in known if typed and each.removeprefix(PREFIX).startswith(typed)]
+    roots = [each for each in begun if known[each].root_id == each]
+    for found in (short, roots, begun):  # an agent's session begins with the id of the one that it works for
+        if len(found) == 1:
+            return known[found[0]]
     see = "amplifier session list shows them"
     return known[pick(typed, known, "session", key=lambda each: each.removeprefix(PREFIX), see=see)]
 

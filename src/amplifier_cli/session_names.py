@@ -9,13 +9,17 @@ if TYPE_CHECKING:
     from amplifierd.session_store.record import SessionRecord
 
 PREFIX = "session_"
+_SHORT = 8
 TAINTED = "it has read content from outside and private data; every host that your own files do not name is asked about"
 """What it means that a session is tainted."""
 
 
 def short_id(session_id: str) -> str:
-    """Return what people type of a session's id."""
-    return session_id.removeprefix(PREFIX)[:8] if session_id.startswith(PREFIX) else session_id
+    """Return what people type of a session's id; that of an agent's session is its parent's and its own beginning."""
+    if not session_id.startswith(PREFIX):
+        return session_id
+    root, _, below = session_id.removeprefix(PREFIX).partition("-")
+    return f"{root[:_SHORT]}-{below[:_SHORT]}" if below else root[:_SHORT]
 
 
 def agent_of(session: SessionSummary | SessionRecord) -> str:

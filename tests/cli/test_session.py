@@ -168,3 +168,25 @@ def test_a_session_is_taken_from_a_program_that_does_not_let_it_go(say: Say, amp
         asyncio.run(store.append_messages(hold, [{"id": "m", "role": "user", "content": "late"}]))
     assert say("run", "--resume", session_id, "Hello").code == 0
     asyncio.run(store.close())
+
+
+def test_short_ids_are_unique_and_enough_also_beside_the_sessions_of_agents(say: Say, amplifier: Any) -> None:
+    script = [
+        {"when": {"contains": "Look", "role": "user"}, "text": "Milk."},
+        {"when": {"tool": "task"}, "text": "It says milk."},
+        {"tool_calls": [call("task", agent="reader", instruction="Look")["tool_calls"][0]] * 2},
+    ]
+    plan = plan_file(amplifier.work, script, agents={"reader": {"description": "Reads", "instruction": "You read."}})
+    session_id = json.loads(say("run", "--plan", plan, "-o", "json", "What do they\nsay?").out)["session_id"]
+
+    rows = [line.split() for line in say("session", "list", "--agents").out.splitlines()[1:]]
+    ids = [row[0] for row in rows]
+    shown_as = [shown(say, each)["session"]["session_id"] for each in ids]
+
+    assert (len(ids), len(set(shown_as))) == (3, 3)
+    short = session_id.removeprefix("session_")[:8]
+    assert short in ids
+    for typed in (short, short[:6]):
+        assert shown(say, typed)["session"]["session_id"] == session_id
+    assert shown(say, short)["session"]["first_prompt"] == "What do they say?"
+    assert "What do they say?" in say("session", "list").out

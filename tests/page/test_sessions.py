@@ -37,6 +37,14 @@ def choose(page: Page, name: str, entry: str) -> None:
     page.get_by_role("menuitem", name=entry).click()
 
 
+def test_a_session_without_a_name_is_called_by_its_first_prompt(page: Page, daemon: PageDaemon) -> None:
+    session_id = daemon.session("Quinces.", name=None)
+
+    daemon.run(session_id, "which fruit is golden in autumn")
+
+    expect(row(page, "which fruit is golden in autumn")).to_contain_text("1 turn")
+
+
 def test_a_session_appears_works_and_counts_without_a_reload(page: Page, daemon: PageDaemon) -> None:
     session_id = daemon.session("It is four.", name="Sums of today")
     expect(row(page, "Sums of today")).to_contain_text("0 turns")

@@ -36,6 +36,7 @@ class SessionRecord(BaseModel):
     directory: the one that is `working_dir_host`, those whose pool is `working_dir_pool`, or all that share its path.
     `tainted` says that it has read content from outside as well as private data, so that every host is asked about.
     `own_overrides` says that its `settings_overrides` are the person's own, not those of a project or a request.
+    `first_prompt` is the beginning of what a person said first, by which a session without a name is called.
     `permission_level` is what was chosen for it, None where only the rules of its profile count.
     """
 
@@ -70,6 +71,7 @@ class SessionRecord(BaseModel):
     mount_plan_path: str = "mount_plan.json"
     build_id: str | None = None
     model: str | None = None
+    first_prompt: str | None = None
     message_count: int = 0
     turn_count: int = 0
     agent_invocations: int = 0

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_LONGEST_BEGINNING = 100
+
 Taken: TypeAlias = "Checkpoint | CheckpointError | None"
 """A checkpoint, why it could not be taken, or None where none are taken."""
 
@@ -54,13 +56,14 @@ class Turn:
         self._session_id = runner.session_id
         self._patience = runner.runtime.patience
         self._task: asyncio.Task[str] | None = None
+        self._prompt = ""
         self._lost: SessionError | None = None
         self._leaving: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(
         self, prompt: str, metadata: Mapping[str, Any] | None, images: Sequence[Mapping[str, Any]]
     ) -> TurnResult:
-        runner = self._runner
+        runner, self._prompt = self._runner, prompt
         runner.journal.correlation_id = runner.transcript.correlation_id = self.correlation_id
         runner.transcript.turn = runner.requests.turn = self.number
         runner.summary.begin()
@@ -273,6 +276,11 @@ class Turn:
         except (SessionError, OSError) as failure:
             logger.error("turn %d of session %s ends unstored: %s", result.turn, self._session_id, failure)  # noqa: TRY400 - an operator can act on the text alone
 
+    def _beginning(self) -> str:
+        """Return the beginning of the prompt, in one line."""
+        line = " ".join(str(self._runner.runtime.secrets.scrubbed(self._prompt)).split())
+        return line if len(line) <= _LONGEST_BEGINNING else f"{line[: _LONGEST_BEGINNING - 1]}…"
+
     def _counted(self, result: TurnResult) -> dict[str, Any]:
         """Return what the turn changes in the record."""
         runner = self._runner
@@ -287,5 +295,6 @@ class Turn:
             "model": next(reversed([*runner.budget.turn_used.by_model]), runner.record.model),
             "last_activity_at": now(),
             "last_error": result.error,
+            **({} if runner.record.first_prompt else {"first_prompt": self._beginning()}),
             **({"usage_tree": runner.tree.budget.used.to_json()} if runner.is_root else {}),
         }

@@ -79,10 +79,11 @@ export const moment = (timestamp) => (timestamp ? exact.format(new Date(timestam
 /** A message as a sentence begins: errors of the daemon begin small. */
 export const sentence = (text) => (text ? text[0].toUpperCase() + text.slice(1) : "");
 
-/** What a session is called: its name, its agent, or the beginning of its id. */
+/** What a session is called: its name, its agent, what was said first, or the beginning of its id. */
 export function sessionName(session) {
   if (session.name) return session.name;
   if (session.agent_name) return session.agent_name;
+  if (session.first_prompt) return session.first_prompt;
   return `Session ${session.session_id.replace(/^session_/, "").slice(0, 8)}`;
 }
 
