@@ -97,7 +97,7 @@ def test_another_kind_of_source_takes_the_place_of_the_one_before(
     environment.install(*SOURCES["wheel"](checkout))
     environment.install("small-app")
 
-    for source in ("checkout", "editable", "wheel", "git", "git", "sdist"):
+    for source in ("checkout", "editable", "wheel", "git", "git"):
         environment.install("--upgrade", *SOURCES[source](checkout))
         environment.is_in_order()
 
@@ -224,6 +224,19 @@ def test_the_other_kernel_first_is_named_and_what_is_said_mends_it(
     )
     _mend(environment, said)
     environment.is_in_order()
+
+
+def test_one_command_that_does_not_name_our_parts_is_noticed_and_what_is_said_mends_it(
+    environment: Environment, checkout: Path, index: Index
+) -> None:
+    environment.install(*SOURCES["wheel"](checkout), "small-app")
+
+    assert {name.partition("-")[0] for name in index.foreign} == {"amplifier_core", "amplifier_foundation"}
+    said = environment.amplifier("--version").stderr
+    assert "small-app requires amplifier-core>=2 and amplifier-foundation; " in said
+    _mend(environment, said)
+    environment.is_in_order()
+    environment.imports("import small_app")
 
 
 def test_a_requirement_that_ours_does_not_meet_is_named_and_what_is_said_mends_it(

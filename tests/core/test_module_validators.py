@@ -470,6 +470,16 @@ async def test_an_entry_point_leads_to_the_module(tmp_path: Path, target: str, s
     assert says is None or any(says in message for message in messages(result))
 
 
+async def test_a_project_without_an_entry_point_is_named(tmp_path: Path) -> None:
+    folder = write_module(tmp_path / "amplifier-module-hooks-x", "async def mount(coordinator, config=None): ...\n")
+    (folder / "pyproject.toml").write_text('[project]\nname = "x"\n')
+
+    result = await HookValidator().validate(folder)
+
+    assert result.passed
+    assert any("names no entry point in the group amplifier.modules" in message for message in messages(result))
+
+
 async def test_a_package_that_is_not_named_as_its_id_is_named(tmp_path: Path) -> None:
     folder = write_module(tmp_path / "amplifier-module-hooks-x", "async def mount(coordinator, config=None): ...\n")
     (folder / "amplifier_module_hooks_x").rename(folder / "amplifier_module_other")

@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 from amplifier_core.boundary import Boundary, TaskBoundary, settle
 from amplifier_core.exceptions import ModuleValidationError, describe
 from amplifier_core.packages import (
+    ENTRY_POINT_GROUP,
     declared_type,
     entry_points_of,
     find_package,
@@ -171,7 +172,12 @@ def _name_checks(folder: Path, module: ModuleType) -> Iterator[ValidationCheck]:
             yield failed("entry_point", f"The entry point {name} = {target!r} is not in the package {module.__name__}")
         elif package == module.__name__ and not callable(getattr(module, function or "mount", None)):
             yield failed("entry_point", f"The entry point {name} = {target!r} names no function of {package}")
-    if not entry_points_of(folder) and module.__name__ != (expected := package_name(module_id_of(folder))):
+    if entry_points_of(folder):
+        return
+    if (folder / "pyproject.toml").is_file():
+        message = f"pyproject.toml names no entry point in the group {ENTRY_POINT_GROUP}: installed, it is not found"
+        yield failed("entry_point", message, "warning")
+    if module.__name__ != (expected := package_name(module_id_of(folder))):
         message = f"The package {module.__name__} is not named as its id: {expected}"
         yield failed("package_name", message, "warning")
 
