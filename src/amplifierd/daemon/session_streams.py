@@ -144,6 +144,9 @@ logger = logging.getLogger(__name__)
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 1.0
 _ENDS_KNOWN = 256
+_MOST_SILENT = 3
+"""How many times another member may let the moment pass at which it has to show that it lives."""
+
 OVERFLOW = "stream:overflow"
 
 OpenHere = Callable[[Cursor | None], Awaitable[SessionWatch]]
@@ -241,6 +244,7 @@ class FollowingWatch:
         patience_s = None if to is None else keepalive_s
         moved = start_task(watched.changed())
         coming = start_task(_next(events))
+        silent = 0
         try:
             while True:
                 done, _ = await asyncio.wait((moved, coming), timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
@@ -249,10 +253,14 @@ class FollowingWatch:
                         self._is_over = self._is_over or to is None
                         return
                     yield batch
-                    coming = start_task(_next(events))
+                    coming, silent = start_task(_next(events)), 0
                 elif moved in done:
                     return
+                elif silent == _MOST_SILENT:
+                    logger.info("session %s is looked for again: its member says nothing", self._session_id)
+                    return
                 else:
+                    silent += 1
                     yield ()
         finally:
             for task in (moved, coming):

@@ -32,6 +32,7 @@ class Tree:
         self.locations = SessionLocations(self._find)
         self._changed = asyncio.Event()
         self._cuts = 0
+        self.silences = 0  # how often a member will take a request, and say nothing
 
     async def _find(self, roots: Collection[str]) -> dict[str, TreePlace]:
         return dict.fromkeys(roots, self.place)
@@ -64,6 +65,9 @@ class Tree:
 
     async def told(self, after: Cursor | None, *, overlap: int = 0) -> AsyncIterator[Sequence[PublishedEvent]]:
         """Yield what comes after an event, and some of what came before it again."""
+        if self.silences and self.place.member_id != OWN:
+            self.silences -= 1
+            await asyncio.Event().wait()
         place, cuts = self.place, self._cuts
         position = 0 if after is None else max(0, after.seq - overlap)
         if after is None:
@@ -188,6 +192,19 @@ async def test_a_member_that_has_joined_anew_is_looked_for_again() -> None:
 
     tree.tell("session:deleted")
     assert [event.name async for batch in batches for event in batch] == ["session:deleted"]
+
+
+async def test_a_member_that_takes_the_request_and_says_nothing_is_asked_anew() -> None:
+    tree = Tree()
+    tree.silences = 1
+    tree.move("member_b")
+    watch = tree.watch()
+    await watch.begin()
+    batches = watch.batches(0.01)
+
+    shown = [[event.name for event in await asyncio.wait_for(anext(batches), 10)] for _ in range(4)]
+
+    assert shown == [[], [], [], ["stream:connected"]]  # those who watch are kept alive meanwhile
 
 
 async def test_a_daemon_that_takes_no_more_watchers_ends_a_stream_that_comes_back_to_it() -> None:
