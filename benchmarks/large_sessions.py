@@ -1,7 +1,8 @@
 """What a session with 200 MB of events, or with a million small ones, costs: pages, streams, lists, export, import.
 
-Each step runs in a process of its own, which prints how long it took and how far its memory grew above what it had
-before. Run it in the checkout of another version as well, to compare:
+Each step runs in a process of its own, which prints how long it took, the first time and at best, how long it kept a
+CPU at best, and how far its memory grew above what it had before. Run it in the checkout of another version as well, to
+compare:
 
     python benchmarks/large_sessions.py [--megabytes 200 | --events 1000000] [--store postgresql://…]
 """
@@ -158,12 +159,17 @@ def resident() -> int:
 
 def measure(step: str, home: Path, store: str, count: int) -> None:
     run = STEPS[step](home, store, count)
-    memory, took = Memory(), []
+    memory, took, worked = Memory(), [], []
     for _ in range(1 if step in ONCE else 20):
-        began = time.perf_counter()
+        began, began_cpu = time.perf_counter(), time.process_time()
         run()
         took.append(1000 * (time.perf_counter() - began))
-    print(f"{step:28} {took[0]:10.1f} ms first {min(took):10.1f} ms {memory.grown_mib:10.1f} MiB", flush=True)
+        worked.append(1000 * (time.process_time() - began_cpu))
+    print(
+        f"{step:28} {took[0]:10.1f} ms first {min(took):10.1f} ms {min(worked):10.1f} ms of CPU"
+        f" {memory.grown_mib:10.1f} MiB",
+        flush=True,
+    )
 
 
 def main() -> None:
