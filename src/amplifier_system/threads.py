@@ -17,6 +17,8 @@ T = TypeVar("T")
 
 _SHORT_S = 0.001
 _SHORT_ALONE_S = 0.02
+_COMPANY_S = 0.1
+"""For how long after its last piece of work a user of something counts as being at work."""
 
 _MOST = min(32, (os.cpu_count() or 1) + 4)
 _POLL_S = 0.005
@@ -57,12 +59,12 @@ _NEVER = Stop()
 class ShortWork:
     """Blocking work of one kind, done on the event loop for as long as it is short: to ask a thread takes longer then.
 
-    It is short when none of the last pieces took long. Where all of them were done for one user, others hardly have to
-    wait, and one may take longer; so a slow disk keeps a busy process from nothing, and a quick one costs no thread.
+    It is short when none of the last pieces took long. Where one user was alone lately, no others have to wait, and a
+    piece may take longer; so a slow disk keeps a busy process from nothing, and a quick one costs no thread.
     """
 
     def __init__(self, *, looks_back: int = 8, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._last: deque[tuple[object, float]] = deque(maxlen=looks_back)
+        self._last: deque[tuple[object, float, float]] = deque(maxlen=looks_back)
         self._clock = clock
         self._kept_s = 0.0  # the event loop, since others had their turn
 
@@ -70,8 +72,9 @@ class ShortWork:
         last = self._last
         if len(last) < (last.maxlen or 0):
             return False
-        is_alone = user is not None and all([other is user for other, _ in last])
-        return max([took_s for _, took_s in last]) < (_SHORT_ALONE_S if is_alone else _SHORT_S)
+        lately_s = self._clock() - _COMPANY_S
+        is_alone = user is not None and all([other is user or ended_s < lately_s for other, _, ended_s in last])
+        return max([took_s for _, took_s, _ in last]) < (_SHORT_ALONE_S if is_alone else _SHORT_S)
 
     async def run(self, work: Callable[[Stop], T], user: object = None) -> T:
         """Do the work as `in_thread` does, or at once."""
@@ -89,9 +92,9 @@ class ShortWork:
         try:
             return work(stop)
         finally:
-            took_s = self._clock() - begun_s
-            self._kept_s += took_s
-            self._last.append((user, took_s))
+            ended_s = self._clock()
+            self._kept_s += ended_s - begun_s
+            self._last.append((user, ended_s - begun_s, ended_s))
 
 
 async def detached(name: str, work: Callable[[], T]) -> T:

@@ -214,6 +214,8 @@ async def test_one_user_alone_may_take_longer_on_the_event_loop_than_several() -
     assert [await is_on_the_loop(short, clock, 0.01, one) for _ in range(3)] == [False, False, True]
     assert not await is_on_the_loop(short, clock, 0.01, other)
     assert [await is_on_the_loop(short, clock, 0.01, user) for user in (one, other, one)] == [False, False, False]
+    clock.now_s += 1
+    assert await is_on_the_loop(short, clock, 0.01, one)
 
 
 async def test_much_short_work_lets_others_have_their_turn() -> None:

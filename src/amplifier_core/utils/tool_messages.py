@@ -71,7 +71,12 @@ def read_call(call: object) -> Call:
         name = next((name for name in names if name and isinstance(name, str)), "")
         given = field_of(function, "arguments") if given is None else given
     arguments, problem = (given, "") if type(given) is dict else _read_arguments(given)
-    return Call(_first_id(call, "id", "tool_call_id"), name, arguments, problem)
+    return Call(_call_id(call), name, arguments, problem)
+
+
+def _call_id(call: object) -> str:
+    """Return the id of a tool call, empty when it has none."""
+    return _first_id(call, "id", "tool_call_id")
 
 
 def read_result(block: object) -> Result | None:
@@ -102,7 +107,7 @@ def calls_in(message: object) -> list[Call]:
         if not CALL_BLOCKS.isdisjoint(kinds):
             known = {call.id for call in calls}
             blocks = [block for block, kind in zip(content, kinds, strict=True) if kind in CALL_BLOCKS]
-            calls += [call for call in map(read_call, blocks) if call.id and call.id not in known]
+            calls += [read_call(block) for block in blocks if (called := _call_id(block)) and called not in known]
         if RESULT_BLOCK in kinds:
             answered = {result.call_id for block in content if (result := read_result(block))}
             calls = [call for call in calls if call.id not in answered]
