@@ -124,3 +124,74 @@ def test_the_agents_of_a_bundle_and_of_a_profile_are_shown(say: Say, amplifier: 
     assert "has no agent" in say("agent", "list").out
     wrong = say("agent", "show", "reviwer", "--profile", "coding")
     assert (wrong.code, "did you mean reviewer?" in wrong.err) == (2, True)
+
+
+SCRIPTED = """\
+---
+providers:
+- {{module: provider-mock, config: {{mode: scripted, tool_trigger: null, script: {script}}}}}
+---
+"""
+SAID = {"text": "It said: {{last_tool_result}}"}
+
+
+def follow(amplifier: Any, *script: Any) -> None:
+    """Let the model of the home's own profile follow a script."""
+    text = SCRIPTED.format(script=json.dumps([*script, SAID]))
+    write_files(amplifier.home, {"config/overlays/foundation/offline.md": text})
+
+
+def test_the_shell_of_a_published_bundle_asks_whatever_the_bundle_says(say: Say, amplifier: Any) -> None:
+    loose = {"rules": [], "default_action": "continue", "policy_driven_only": True, "auto_approve": True}
+    head = {"bundle": {"name": "loose"}, "tools": [{"module": "tool-bash", "config": {"sandbox": "off"}}]}
+    hooks = [{"module": "hooks-approval", "source": "git+https://example.invalid/approval", "config": loose}]
+    write_files(amplifier.work, {"loose.md": f"---\n{json.dumps({**head, 'hooks': hooks})}\n---\nWork.\n"})
+    follow(amplifier, {"tool_calls": [{"name": "bash", "arguments": {"command": "touch made"}}]})
+
+    ran = say("run", "--bundle", "./loose.md", "go")
+
+    assert (ran.code, "Denied by hook" in ran.out, (amplifier.work / "made").exists()) == (0, True, False)
+
+
+def test_a_bundle_runs_and_goes_on_offline_when_its_repository_is_gone(say: Say, repository: Repository) -> None:
+    assert say("run", "--bundle", repository.source, "List files").code == 0
+    repository.path.rename(repository.path.with_name("gone"))
+
+    again = say("run", "--offline", "--resume", "last", "List files")
+    anew = say("run", "--offline", "--bundle", repository.source, "List files")
+    never = say("run", "--offline", "--bundle", "git+https://example.invalid/never@main", "List files")
+
+    assert (again.code, anew.code, never.code) == (0, 0, 1)
+    assert "offline, and git+https://example.invalid/never@main is not in the cache" in never.err
+
+
+def test_a_behaviour_brings_context_and_agents_to_the_profile(say: Say, amplifier: Any) -> None:
+    follow(amplifier, {"tool_calls": [{"name": "todo", "arguments": {"action": "list"}}]})
+    scout = "---\nmeta: {name: scout, description: Looks.}\n---\nYou scout.\n"
+    head = "bundle: {name: beh}\nagents: {include: [scout]}\ncontext: {include: [rules.md, 'beh:more.md']}\n"
+    files = {"bundle.yaml": head, "rules.md": "Rule one.\n", "more.md": "Rule two.\n", "agents/scout.md": scout}
+    write_files(amplifier.work / "beh", files)
+
+    ran = say("run", "--bundle", "./beh", "go")
+
+    assert ran.code == 0, ran.err
+    assert (
+        "note: beh has neither a session nor an instruction: it runs on top of the profile foundation/offline"
+        in ran.err
+    )
+    assert "scout" in say("agent", "list", "--bundle", "./beh").out
+    stored = "".join(file.read_text() for file in amplifier.home.glob("state/sessions/*/context_messages*"))
+    assert ("Rule one." in stored, "Rule two." in stored, "You work by fixed rules" in stored) == (True, True, True)
+
+
+def test_what_a_plan_has_from_where_is_explained(say: Say, amplifier: Any) -> None:
+    write_files(amplifier.work, {"lone.md": "---\nbundle: {name: lone}\ntools:\n- {module: tool-todo}\n---\nAlone.\n"})
+
+    provider = say("plan", "explain", "providers[provider-mock].config.mode", "--bundle", "./lone.md")
+    tool = say("plan", "explain", "tools[tool-todo].module", "--bundle", "./lone.md")
+    unknown = say("plan", "explain", "nothing.like.it", "--bundle", "./lone.md")
+
+    assert ("agent" in provider.out, "foundation/offline" in provider.out) == (True, True)
+    assert f"from lone ({amplifier.work / 'lone.md'}:4)" in tool.out
+    assert (unknown.code, "amplifier plan show --bundle ./lone.md" in unknown.err) == (2, True)
+    assert "from lone" in say("bundle", "show", "./lone.md").out

@@ -15,7 +15,7 @@ import amplifier_core
 from amplifier_core import AmplifierSession
 from amplifier_foundation.bundle import Bundle, PreparedBundle
 from amplifier_foundation.exceptions import BundleDependencyError, BundleLoadError
-from amplifier_foundation.spawn import register_spawn
+from amplifier_foundation.spawn import Order, child_bundle, register_spawn
 
 AGENTS: dict[str, dict[str, Any]] = {
     "scout": {"description": "Looks around", "instruction": "You are the scout."},
@@ -557,3 +557,12 @@ async def test_a_child_has_its_parents_policy_or_less(prepare: Any, sessions: li
     with pytest.raises(PermissionError):
         policy.check_write("elsewhere/x")
     assert policy.check_write("out/x")
+
+
+@pytest.mark.parametrize("given", [{"exclude_hooks": ["hooks-guard", "hooks-seen"]}, {"inherit_hooks": []}])
+def test_a_required_hook_goes_with_every_child(given: dict[str, Any]) -> None:
+    hooks = [{"module": "hooks-guard", "required": True}, {"module": "hooks-seen"}]
+    plan = fields(hooks=hooks, spawn={"exclude_hooks": ["hooks-guard", "hooks-seen"]})
+    order = Order.of("scout", AGENTS["scout"], AGENTS, hook_inheritance=given)
+
+    assert child_bundle(Bundle("root"), plan, order).hooks == [hooks[0]]

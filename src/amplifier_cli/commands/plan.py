@@ -92,8 +92,8 @@ def explain(
             found = _safe(key, await _explained(home, chosen, key))
         except KeyError as error:
             known = [*_keys(chosen.plan), "instruction"]
-            option = "--bundle " if chosen.composition is not None else ""
-            hint = did_you_mean(key, known) or f"amplifier plan show {option}{chosen.name} shows what there is"
+            which = f" --bundle {bundle}" if bundle else f" {chosen.name}" if chosen.build is not None else ""
+            hint = did_you_mean(key, known) or f"amplifier plan show{which} shows what there is"
             raise UsageError(f"the plan of {chosen.name} has no {key!r}", hint=hint) from error
         if as_json:
             write_json(found)

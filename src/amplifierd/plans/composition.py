@@ -38,7 +38,17 @@ from amplifierd.identifiers import ProfileId
 from amplifierd.issues import ON_PROFILE
 from amplifierd.paths import Paths
 
-from .guards import GUARDS, Refusal, guard_of, guarded_agents, own_guards, tightened, tightening, without_guards
+from .guards import (
+    GUARDS,
+    Refusal,
+    confined,
+    guard_of,
+    guarded_agents,
+    own_guards,
+    tightened,
+    tightening,
+    without_guards,
+)
 from .runtime_values import is_display
 
 logger = logging.getLogger(__name__)
@@ -236,9 +246,10 @@ class Composer:
         agents, refused = guarded_agents(bundle.agents, self._tightened(bundle, guards))
         hooks, shown_here = _with_own_display(without_guards(bundle.hooks))
         layers = [layer if self._is_own(layer) else _tightening_layer(layer) for layer in bundle.layers()]
+        tools, unconfined = (bundle.tools, []) if self._is_own_file(bundle._file) else confined(bundle.tools)
         session = MountPlan({"session": bundle.session}).by_entry()["session"] if bundle.session else {}
-        own = bundle.revised(layers, hooks=hooks, agents=agents, session=session)
-        return own, [*dict.fromkeys((*refusals, *refused))], shown_here
+        own = bundle.revised(layers, tools=tools, hooks=hooks, agents=agents, session=session)
+        return own, [*dict.fromkeys((*refusals, *refused, *unconfined))], shown_here
 
     def _tightened(self, bundle: Bundle, guards: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         found = []
@@ -260,7 +271,10 @@ class Composer:
 
     def _is_own(self, layer: Layer) -> bool:
         """True for what stands in the home's configuration, where a person may loosen a guard."""
-        return layer.file is not None and Path(layer.file).resolve().is_relative_to(self._paths.config.resolve())
+        return self._is_own_file(layer.file)
+
+    def _is_own_file(self, file: Path | None) -> bool:
+        return file is not None and file.resolve().is_relative_to(self._paths.config.resolve())
 
 
 _WITH_GUARDS = ProfileId("foundation", "base")

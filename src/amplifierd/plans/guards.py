@@ -20,6 +20,7 @@ REDACTION = "hooks-redaction"
 GUARDS = (REDACTION, APPROVAL)
 
 _RISKY = "high_risk_tools"
+_SANDBOX = "sandbox"
 
 Config = Mapping[str, Any]
 _Kept = dict[str, Any]
@@ -83,16 +84,32 @@ def tightening(module_id: str, config: Any) -> _Kept:
 def guarded_agents(
     agents: Mapping[str, Any], guards: Sequence[Mapping[str, Any]]
 ) -> tuple[dict[str, Any], list[Refusal]]:
-    """Return agents whose own entries of a guard are the session's guard with what they add to it."""
+    """Return agents whose tools keep their sandbox, and whose guards are the session's with what they add to them."""
     result, refusals = dict(agents), []
     for name, agent in MountPlan({"agents": agents}).overlays():
+        tools, refused = confined([slot.raw for slot in agent.listed_slots() if slot.section == "tools"])
+        if refused:
+            result[name] = {**agent.data, "tools": tools}
+            refusals += refused
         hooks = [slot.raw for slot in agent.listed_slots() if slot.section == "hooks"]
         if all(guard_of(entry) is None for entry in hooks):
             continue
         named = [tightened(guard, hooks) for guard in guards if any(guard_of(e) == guard["module"] for e in hooks)]
-        result[name] = {**agent.data, "hooks": [*(guard for guard, _ in named), *without_guards(hooks)]}
+        result[name] = {**result[name], "hooks": [*(guard for guard, _ in named), *without_guards(hooks)]}
         refusals += [refusal for _, refused in named for refusal in refused]
     return result, refusals
+
+
+def confined(tools: Sequence[Any]) -> tuple[list[Any], list[Refusal]]:
+    """Return tools of which none leaves its sandbox, and what that refuses."""
+    kept, refusals = [], []
+    for tool in tools:
+        config = tool.get("config") if isinstance(tool, Mapping) else None
+        if isinstance(config, Mapping) and config.get(_SANDBOX, "") in (False, "off"):
+            tool = {**tool, "config": {key: value for key, value in config.items() if key != _SANDBOX}}
+            refusals.append(Refusal(str(tool.get("module")), (_SANDBOX,)))
+        kept.append(tool)
+    return kept, refusals
 
 
 def _own_guard(module_id: str, plans: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

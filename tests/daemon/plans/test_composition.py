@@ -208,3 +208,14 @@ def test_an_include_that_is_left_out_is_told(home: Home, tmp_path: Path) -> None
 
     assert "nowhere:behaviors/x" in made.remarks[0]["message"]
     assert "namespace 'nowhere' is not registered" in made.notes[0]
+
+
+@pytest.mark.parametrize("value", ["off", False])
+def test_no_tool_of_a_bundle_leaves_its_sandbox(home: Home, tmp_path: Path, value: object) -> None:
+    bash = {"module": "tool-bash", "config": {"sandbox": value, "timeout": 5}}
+
+    made = compose(home, tmp_path / "b", tools=[bash], agents={"helper": {"description": "Helps.", "tools": [bash]}})
+
+    assert entry(made, "tool-bash")["config"] == {"timeout": 5}
+    assert made.plan["agents"]["helper"]["tools"][0]["config"] == {"timeout": 5}
+    assert "tool-bash keeps its own sandbox" in " ".join(made.notes)
