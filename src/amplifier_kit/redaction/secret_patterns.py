@@ -153,7 +153,36 @@ def _random_value(value: str) -> bool:
     return looks_random(value) or (any(c.isdigit() for c in value) and any(c.isalpha() for c in value))
 
 
+TELLING_PREFIXES = {  # no word or name begins with one of these and goes on for so long
+    "Atlassian token": "ATATT3xFf",
+    "Buildkite token": "bkua_",
+    "CircleCI token": "CCIPAT_",
+    "Contentful token": "CFPAT-",
+    "Docker token": "dckr_pat_",
+    "Figma token": "figd_",
+    "Fly.io token": "fm2_",
+    "Grafana token": "glsa_",
+    "Grafana Cloud token": "glc_",
+    "Heroku token": "HRKU-",
+    "New Relic key": "NRAK-",
+    "1Password token": "ops_eyJ",
+    "Netlify token": "nfp_",
+    "Perplexity key": "pplx-",
+    "PlanetScale token": "pscale_tkn_",
+    "PlanetScale password": "pscale_pw_",
+    "Postman key": "PMAK-",
+    "Pulumi token": "pul-",
+    "RubyGems key": "rubygems_",
+    "Sentry token": "sntrys_",
+    "Sentry user token": "sntryu_",
+    "SonarQube token": "squ_",
+    "Supabase token": "sbp_",
+    "Tailscale key": "tskey-",
+}
+_LONG_BODY = r"(?=[A-Za-z_-]{0,64}[0-9])[A-Za-z0-9_+/=-]{20,}+(?:[.-][A-Za-z0-9_+/=-]{8,}+)*+"
+
 TOKEN_PATTERNS: tuple[SensitivePattern, ...] = (
+    *(_token(name, prefix, _LONG_BODY) for name, prefix in TELLING_PREFIXES.items()),
     _token("AWS access key ID", "A[KS]IA", r"[0-9A-Z]{16,}+", ("AKIA", "ASIA")),
     _token("Slack token", "xox[abceoprs]-", r"[A-Za-z0-9-]{6,}+", ("xox",)),
     _token("Slack token with an expiry", r"xoxe\.xox[bp]-", r"[A-Za-z0-9-]{6,}+", ("xoxe.",)),

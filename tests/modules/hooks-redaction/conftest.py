@@ -10,6 +10,7 @@ import pytest
 from amplifier_module_hooks_redaction import mount
 
 from amplifier_core.testing import MockCoordinator
+from amplifier_kit.redaction.secret_patterns import TELLING_PREFIXES
 
 _random = random.Random(7)
 
@@ -83,6 +84,7 @@ SECRETS: dict[str, tuple[str, str | None]] = {
     "curl, next line": ("curl -X POST \\\n  -u admin:hunter2 https://x.example/", "hunter2"),
     "curl, quoted": ("curl -u 'admin:hunter; two' https://x.example/", "hunter; two"),
     "curl, proxy": ("curl --proxy-user admin:hunter2 https://x.example/", "hunter2"),
+    **{name: (f"{prefix}{_SIGNATURE}9", f"{prefix}{_SIGNATURE}9") for name, prefix in TELLING_PREFIXES.items()},
     "xAI": (f"xai-{_SIGNATURE}{_SIGNATURE}", f"xai-{_SIGNATURE}{_SIGNATURE}"),
     "encoded key block": (
         f"client-key-data: {base64.b64encode(b'-----BEGIN RSA PRIVATE KEY-----' + bytes(range(60))).decode()}",
