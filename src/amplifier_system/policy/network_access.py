@@ -27,8 +27,9 @@ _LOCAL_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost")
 class NetworkAccess:
     """Hosts by name, `*.example.org`, network, `10.0.0.0/8`, or `private`; a denial outranks every permission.
 
-    `*` and `private` say what may be reached when a person agrees; a host that is allowed by name, and not among those
-    to `ask` about, may be reached unasked.
+    A name stands for the hosts below it, too, but not in what may be reached unasked. `*` and `private` say what may be
+    reached when a person agrees; a host that is allowed by name, and not among those to `ask` about, may be reached
+    unasked.
     """
 
     allow: tuple[str, ...]
@@ -56,7 +57,7 @@ class NetworkAccess:
 
     def is_named(self, host: str) -> bool:
         """True for a host that is named in advance, so that nobody has to be asked about it."""
-        is_listed = any(rule not in _CLASSES and _is_in(host, rule) for rule in self.allow)
+        is_listed = any(_names(rule, host) for rule in self.allow)
         return is_listed and not any(_is_in(host, rule) for rule in self.ask)
 
     def refuses_address(self, address: str) -> bool:
@@ -96,8 +97,15 @@ class NetworkAccess:
 
 def newly_named(allowed: Iterable[str], before: Iterable[str]) -> list[str]:
     """Return the hosts that a list names and that one before did not."""
-    named = [rule for rule in before if rule not in _CLASSES]
-    return [rule for rule in allowed if rule not in _CLASSES and not any(_is_in(rule, outer) for outer in named)]
+    named = tuple(before)
+    return [rule for rule in allowed if rule not in _CLASSES and not any(_names(outer, rule) for outer in named)]
+
+
+def _names(rule: str, host: str) -> bool:
+    """True where a rule names this very host, or with a `*` or a network hosts of which it is one."""
+    if rule in _CLASSES:
+        return False
+    return rule == host or ("*" in rule and fnmatchcase(host, rule)) or ("/" in rule and _is_in(host, rule))
 
 
 def _is_in(host: str, rule: str) -> bool:

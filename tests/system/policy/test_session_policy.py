@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from amplifier_system.policy import PolicyError, SessionPolicy
+from amplifier_system.policy.network_access import NetworkAccess
 
 
 @pytest.fixture
@@ -267,3 +268,19 @@ def test_a_path_with_steps_up_and_no_links_means_what_it_says(home: Path, work: 
 
     assert policy.check_read("new/../a.txt") == work / "a.txt"
     assert policy.check_write("new/deeper/../../a.txt") == work / "a.txt"
+
+
+def test_a_name_names_no_host_below_it() -> None:
+    network = NetworkAccess(allow=("*", "docs.example.org", "*.internal.example", "10.0.0.0/8"), deny=())
+
+    named = ("docs.example.org", "a.internal.example", "a.b.internal.example", "10.1.2.3")
+    asked = ("evil.docs.example.org", "example.org", "internal.example", "notdocs.example.org", "11.0.0.1")
+    assert [network.is_named(host) for host in (*named, *asked)] == [True] * 4 + [False] * 5
+    network.check("https://evil.docs.example.org/")
+
+
+def test_a_host_below_one_that_is_named_is_asked_about_when_somebody_else_names_it() -> None:
+    network = NetworkAccess(allow=("*", "docs.example.org"), deny=())
+
+    assert not network.narrowed(["evil.docs.example.org"], []).is_named("evil.docs.example.org")
+    assert network.narrowed(["docs.example.org"], []).is_named("docs.example.org")
