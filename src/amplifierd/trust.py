@@ -9,8 +9,9 @@ from __future__ import annotations
 import difflib
 import hashlib
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,11 @@ _TRUSTED, _DECLINED, _CONTENT = "directories", "declined", "content"
 _LOADED = (".amplifier", ".mcp.json")  # what sessions load from a project
 _NOT_LOADED = frozenset({"logs", "transcripts", "audit", "sessions"})  # directly in these folders; deeper it is code
 _CACHE = "__pycache__"
+_SETTLING = re.compile(
+    r"\.mcp\.json|\.amplifier/(?:settings[^/]*|overlay\.md|overlays/.*\.md)"
+)  # they choose what runs
+_WORD = re.compile(r"[^\s\"'`,;\[\]{}()<>|=]+")
+_COMMENT = re.compile(r"(?m)(?:^|[ \t])#.*$")
 _MOST_FILES = 5_000
 _TOO_MANY = f"more than {_MOST_FILES} files"  # which nobody can have looked at
 _LONGEST_TEXT = 32_768  # of a file that is kept to show what changed in it
@@ -166,9 +172,10 @@ class Trust:
 
 
 def _loaded_from(project: Path) -> dict[str, dict[str, Any]]:
-    """Return what sessions load from a project, by name: settings, overlays, modules, commands, servers; no logs."""
+    """Return what sessions load from a project, by name: settings, overlays, modules, commands, servers, and the files
+    of the project that settings, overlays and lists of servers name, such as the program of a server; no logs."""
     found: dict[str, dict[str, Any]] = {}
-    for file in _files(project):
+    for file in (*_files(project), *_referred(project)):
         name = str(file.relative_to(project))
         if len(found) == _MOST_FILES:
             found[_TOO_MANY] = {"sha256": ""}
@@ -197,6 +204,42 @@ def _files(project: Path) -> Iterator[Path]:
                 for file in sorted(files)
                 if not (is_top and file.endswith(".jsonl")) and not _is_kept_by_python(Path(folder), file)
             )
+
+
+def _referred(project: Path) -> Iterator[Path]:
+    """Yield the files elsewhere in a project that its settings and overlays name, and that lists among these name."""
+    waiting = [file for file in _files(project) if _SETTLING.fullmatch(file.relative_to(project).as_posix())]
+    seen: set[str] = set()
+    while waiting and len(seen) < _MOST_FILES:
+        file = waiting.pop()
+        for word in _words_of(file):
+            for base in (project, file.parent):
+                name = os.path.normpath(base / word)
+                path = Path(name)
+                if name in seen or not path.is_relative_to(project) or not _is_file(path):
+                    continue
+                seen.add(name)
+                if path.relative_to(project).parts[0] not in _LOADED:
+                    yield path
+                    waiting += [path] if path.suffix == ".json" else []
+
+
+def _words_of(file: Path) -> Iterator[str]:
+    """Yield what could name a file in settings, in the front matter of an overlay, or in a list of servers."""
+    with suppress(OSError):
+        with file.open("rb") as opened:
+            text = opened.read(_LONGEST_TEXT).decode("utf-8", "replace")
+        if file.suffix == ".md":
+            text = text.removeprefix("---").partition("\n---")[0]
+        text = text if file.suffix == ".json" else _COMMENT.sub("", text)
+        yield from (word for word in _WORD.findall(text) if "/" in word or "." in word)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name that no file can have
+        return False
 
 
 def _is_kept_by_python(folder: Path, file: str) -> bool:

@@ -224,3 +224,36 @@ def test_bytecode_that_python_does_not_make_by_itself_counts(
     py_compile.compile(str(source), invalidation_mode=mode)
 
     assert home.trust.is_unchanged(project) is (mode is py_compile.PycInvalidationMode.TIMESTAMP)
+
+
+@pytest.mark.parametrize(
+    ("settles", "text"),
+    [
+        (".mcp.json", '{"mcpServers": {"s": {"command": "python", "args": ["tools/server.py", "-v"]}}}'),
+        (
+            ".amplifier/overlay.md",
+            "---\ntools:\n- {module: tool-mcp, config: {servers: {s: {command: ./tools/server.py}}}}\n---\n",
+        ),
+        (
+            ".amplifier/overlays/a/b.md",
+            "---\ntools: [{module: tool-mcp, config: {config_file: tools/servers.json}}]\n---\n",
+        ),
+        (".amplifier/settings.yaml", "command: sh ../tools/server.py  # not the file named notes.md\n"),
+    ],
+)
+def test_a_program_that_settings_name_counts_wherever_it_is(home: Home, project: Path, settles: str, text: str) -> None:
+    for name, content in {
+        settles: text,
+        "tools/server.py": "import this\n",
+        "tools/servers.json": '{"mcpServers": {"s": {"command": "tools/server.py"}}}',
+        "notes.md": "Today.\n",
+    }.items():
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text(content)
+    home.trust.add(project)
+
+    (project / "notes.md").write_text("Tomorrow.\n")
+    assert home.trust.is_unchanged(project)
+    (project / "tools/server.py").write_text("import os\n")
+
+    assert next(home.trust.differences(project)).startswith("tools/server.py: changed")

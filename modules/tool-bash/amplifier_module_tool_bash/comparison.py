@@ -28,6 +28,7 @@ _MOST_ENTRIES = 300_000
 _MOST_FILES = 5_000
 _BESIDE_HEAD = frozenset({"objects", "refs", "commondir", "config"})
 _OF_REPOSITORY = ("config", "config.worktree", "commondir", "info/attributes", "rebase-merge/git-rebase-todo")
+_OF_MERCURIAL = ("hgrc", "hgrc-not-shared", "requires", "sharedpath")  # the rest is history, which commands write
 _RUN_BY_REBASE = re.compile(rb"^[ \t]*(?:x|exec)[ \t]", re.MULTILINE)
 _NOT_ENTERED = frozenset({"node_modules", ".venv", "venv", "site-packages", "dist-packages", "__pycache__"})
 _OF_SESSIONS = frozenset({"logs", "transcripts", "audit", "sessions"})  # directly in .amplifier, written by sessions
@@ -135,7 +136,11 @@ def _running(
     for parts, row in rows:
         if row.treatment == "packages" or (row.name == ".git" and entry.is_dir(follow_symlinks=False)):
             continue
-        found += [(path, row.reason) for path in _below(os.path.join(entry.path, *parts[1:]))]  # noqa: PTH118
+        if row.name == ".hg" and entry.is_dir(follow_symlinks=False):
+            places = [f"{entry.path}/{name}" for name in _OF_MERCURIAL]
+        else:
+            places = [os.path.join(entry.path, *parts[1:])]  # noqa: PTH118
+        found += [(path, row.reason) for place in places for path in _below(place)]
     return found
 
 

@@ -67,6 +67,7 @@ def project(tmp_path: Path) -> Path:
         ),
         ("mkdir -p .claude/commands/logs && echo x > .claude/commands/logs/a.md", ".claude/commands/logs/a.md"),
         ("echo '{}' > Mine.Code-Workspace", "Mine.Code-Workspace"),
+        ("mkdir .hg && echo '[hooks]' > .hg/hgrc", ".hg/hgrc"),
         ("echo 'script-shell=./evil' > .npmrc", ".npmrc"),
         ("mkdir .git/rebase-merge && echo 'exec ./evil' > .git/rebase-merge/git-rebase-todo", "git-rebase-todo"),
     ],
@@ -93,6 +94,7 @@ async def test_what_runs_elsewhere_is_put_back_and_shown(project: Path, command:
         "mkdir -p node_modules/.bin && echo x > node_modules/.bin/tsc",
         "mkdir -p .venv/bin && echo x > .venv/bin/activate",
         "mkdir -p .amplifier/logs && echo x > .amplifier/logs/today",
+        "mkdir -p .hg/store && echo x > .hg/store/00changelog.i",
         "mkdir .git/rebase-merge && echo 'pick 1234567 x' > .git/rebase-merge/git-rebase-todo",
     ],
 )
