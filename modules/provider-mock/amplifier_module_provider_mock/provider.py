@@ -186,6 +186,7 @@ class MockProvider:
     """
 
     name = "mock"
+    is_offline = True  # there is no model behind it that could be asked something beside the conversation
 
     def __init__(
         self,
