@@ -36,6 +36,7 @@ SECTIONS = (
             "plan": "Inspect mount plans, and see where their values come from.",
             "agent": "List and show the agents of a profile or a bundle.",
             "tool": "List the tools of an agent, and call them yourself.",
+            "routing": "See which model serves which kind of work, and why.",
             "module": "List, inspect, validate and create modules.",
             "source": "Inspect and fetch sources, and clean up the cache.",
         },

@@ -377,9 +377,10 @@ def _lists(part: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
 
 
 def _normalised(entries: Any) -> list[dict[str, Any]]:
-    """Return a list of modules, copied, with names on their own as entries."""
+    """Return a list of modules, copied, with names on their own as entries, and instances told apart by their id."""
     listed = [{"module": entry} if isinstance(entry, str) else entry for entry in entries or ()]
-    return [deepcopy(dict(entry)) for entry in listed if isinstance(entry, Mapping) and module_identity(entry)]
+    copied = [deepcopy(dict(entry)) for entry in listed if isinstance(entry, Mapping) and module_identity(entry)]
+    return [{"id": entry["instance_id"], **entry} if entry.get("instance_id") else entry for entry in copied]
 
 
 def _filtered(

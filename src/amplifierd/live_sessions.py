@@ -25,7 +25,7 @@ from .sessions.client_turns import ClientTurn
 from .sessions.compaction import Compaction
 from .sessions.home_sessions import Sessions
 
-Part = Literal["modules", "tools", "hooks", "capabilities", "agents"]
+Part = Literal["modules", "tools", "hooks", "capabilities", "agents", "routing"]
 """What can be looked at in a live session."""
 
 

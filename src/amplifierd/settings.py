@@ -197,6 +197,13 @@ class SessionSettings(Section):
     )
 
 
+class RoutingSettings(Section):
+    matrix: str | None = Field(default=None, description="routing matrix of sessions, instead of their profile's")
+    overrides: Annotated[dict[str, Any] | None, BeforeValidator(_json)] = Field(
+        default=None, description="by role: other candidates, as the routing module takes them"
+    )
+
+
 class StreamSettings(Section):
     queue_events: AtLeastOne = Field(default=10000, description="events to buffer for a slow client")
     queue_bytes: AtLeastOne = Field(default=8388608, description="the same for their total size")
@@ -324,6 +331,7 @@ class Settings(BaseSettings):
     cache: CacheSettings = CacheSettings()
     checkpoints: CheckpointSettings = CheckpointSettings()
     sessions: SessionSettings = SessionSettings()
+    routing: RoutingSettings = RoutingSettings()
     stream: StreamSettings = StreamSettings()
     workers: WorkerSettings = WorkerSettings()
     mentions: MentionSettings = MentionSettings()

@@ -39,6 +39,36 @@ class AgentPage(Page):
     agents: list[dict[str, Any]]
 
 
+class RoleModel(Answer):
+    """The model that serves a role, and the candidates before it, with the reason why each does not."""
+
+    role: str
+    description: str
+    provider: str | None
+    model: str | None
+    is_served: bool
+    position: int | None = Field(description="which candidate of the matrix it is, the first is 1")
+    passed: list[dict[str, Any]]
+
+
+class AgentModel(Answer):
+    agent: str
+    model_role: list[str]
+    provider: str | None
+    model: str | None
+    reason: str = Field(description="who decided: agent, agent role …, or parent")
+
+
+class RoutingReport(Answer):
+    """What a session's models really are."""
+
+    matrix: str | None
+    source: str | None
+    default: dict[str, str | None]
+    roles: list[RoleModel]
+    agents: list[AgentModel]
+
+
 class RequestSummary(Answer):
     request_id: str
     number: int
@@ -109,6 +139,14 @@ async def list_agents(
 ) -> AgentPage:
     """List the agents a session can delegate to; loads it if necessary."""
     return AgentPage(**await _inspected(daemon, caller, session_id, "agents", limit, offset))
+
+
+@router.get("/routing", responses=LOADING)
+async def get_routing(daemon: TheDaemon, caller: Runner, session_id: SessionId) -> RoutingReport:
+    """Show which model serves which role and agent of a session, and why; loads it if necessary."""
+    await daemon.access.get(caller, session_id)
+    (report,) = await daemon.live.inspect(session_id, "routing")
+    return RoutingReport(**report)
 
 
 @router.get("/requests")

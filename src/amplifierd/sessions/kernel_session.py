@@ -180,6 +180,9 @@ class KernelSession:
         if runner.self_delegation_depth > 0:
             coordinator.register_capability("self_delegation_depth", runner.self_delegation_depth)
         offer_overlay(self.session, runner.setup.bundle)
+        routing = runner.runtime.settings.routing
+        told = {"matrix": routing.matrix, "overrides": routing.overrides}
+        coordinator.register_capability("session.routing", {name: value for name, value in told.items() if value})
         coordinator.register_capability("redaction.scrub", runner.runtime.secrets.scrubbed)
         build, paths = runner.setup.build, runner.runtime.paths
         if reason := unfit_working_dir(runner.working_dir, paths):

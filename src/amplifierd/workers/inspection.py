@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from amplifier_core import ModuleCoordinator
@@ -10,6 +10,7 @@ from amplifier_core.mount_plan import MountPlan
 from amplifier_core.utils import json_safe
 from amplifier_core.utils.tool_schema import tool_schema
 from amplifierd.live_sessions import Part
+from amplifierd.sessions.routing import routing_of
 from amplifierd.sessions.session import Session
 
 Listed = list[dict[str, Any]]
@@ -60,12 +61,17 @@ def _agents(session: Session, plan: Plan) -> Listed:
     ]
 
 
-INSPECTIONS: Mapping[Part, Callable[[Session, Plan], Listed]] = {
+async def _routing(session: Session, plan: Plan) -> Listed:
+    return [json_safe(await routing_of(_coordinator(session)))]
+
+
+INSPECTIONS: Mapping[Part, Callable[[Session, Plan], Listed | Awaitable[Listed]]] = {
     "modules": _modules,
     "tools": _tools,
     "hooks": _hooks,
     "capabilities": _capabilities,
     "agents": _agents,
+    "routing": _routing,
 }
 
 

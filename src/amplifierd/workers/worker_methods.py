@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from amplifier_core.boundary import settle
 from amplifier_core.exceptions import ModuleLoadError, describe
 from amplifier_foundation.sources import Sources
 from amplifier_system.tasks import start_task
@@ -288,7 +289,9 @@ class WorkerMethods:
         """List what is mounted in a session."""
         session = self._session(session_id)
         await session.load()
-        return INSPECTIONS[part](session, await self._home.sessions.runtime.store.read_plan(session_id))
+        plan = await self._home.sessions.runtime.store.read_plan(session_id)
+        found: list[dict[str, Any]] = await settle(INSPECTIONS[part](session, plan))
+        return found
 
     async def compact(self, session_id: str) -> dict[str, Any]:
         """Leave older parts of a conversation out of what the model sees."""

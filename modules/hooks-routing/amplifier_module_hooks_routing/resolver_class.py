@@ -1,0 +1,5 @@
+"""The name by which the ecosystem finds the resolver."""
+
+from .resolver import MatrixModelRoleResolver
+
+__all__ = ["MatrixModelRoleResolver"]
