@@ -24,7 +24,11 @@ from amplifier_core.validation import HookValidator
 from amplifier_core.validation.behavioral import HookBehaviorTests
 
 ROOT = Path(__file__).parents[2]
-GUARDS = {"hooks-approval", "hooks-redaction"}  # they ignore `enabled_events` and mount whatever their configuration
+GUARDS = {
+    "hooks-approval",
+    "hooks-mode",
+    "hooks-redaction",
+}  # they ignore `enabled_events` and mount whatever their configuration
 AWAITS_SESSION_END = {"hooks-logging"}  # cleaned up before it, they still handle `session:end`
 ODD_DATA = [None, {}, [], "text", {"tool_name": 7, "tool_input": "x", "messages": 1, "error": []}]
 

@@ -66,6 +66,6 @@ def open_home(folder: Path) -> Home:
     return amplifierd.open_home(folder / "home", offline=True)
 
 
-def call(name: str, **arguments: Any) -> dict[str, Any]:
+def call(name: str, /, **arguments: Any) -> dict[str, Any]:
     """Return a step of a script: the model calls a tool."""
     return {"tool_calls": [{"name": name, "arguments": arguments}]}
