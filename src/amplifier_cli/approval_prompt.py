@@ -24,7 +24,7 @@ from .failures import say
 from .render import How, notify
 
 Ask = Callable[[str], Awaitable[str]]
-Tell = Callable[[str], None]
+Show = Callable[[str], None]
 
 _USUAL = frozenset({"allow", "deny", "allow once", "allow always", "deny once", "deny always"})
 _STOPPED = "The person stopped here"
@@ -50,8 +50,8 @@ class TerminalApprover:
     page by page; the answers come after the last one.
     """
 
-    def __init__(self, ask: Ask, tell: Tell) -> None:
-        self._ask, self._tell = ask, tell
+    def __init__(self, ask: Ask, show: Show) -> None:
+        self._ask, self._show = ask, show
         self._one_at_a_time = asyncio.Lock()
 
     async def decide(self, approval: Approval) -> ApprovalDecision:
@@ -66,7 +66,7 @@ class TerminalApprover:
         pages = pages_of(text, *shutil.get_terminal_size())
         pages = pages if len(pages) > 1 else [text]
         for number, page in enumerate(pages, start=1):
-            self._tell(f"\n{page}" if number == 1 else page)
+            self._show(f"\n{page}" if number == 1 else page)
             if number < len(pages):
                 length = f"{len(approval.prompt):,} characters"
                 typed = await self._ask(f"page {number} of {len(pages)}, {length}: [Enter] shows more, [n]o > ")
@@ -76,7 +76,7 @@ class TerminalApprover:
             decision = read_answer(await self._ask(f"{choices(approval)} > "), approval)
             if decision is not None:
                 return decision
-            self._tell(f"Please answer with one of: {choices(approval)}")
+            self._show(f"Please answer with one of: {choices(approval)}")
 
 
 def pages_of(text: str, columns: int, rows: int) -> list[str]:

@@ -45,8 +45,8 @@ def stopping_words(stopping: Mapping[str, Any], *, again: str = "Ctrl-C again") 
 class Interrupts:
     """Handles Ctrl-C, and the request to end, as long as a block runs. The session stays whole in any case."""
 
-    def __init__(self, session: Cancellable, tell: Callable[[str], None]) -> None:
-        self._session, self._tell = session, tell
+    def __init__(self, session: Cancellable, show: Callable[[str], None]) -> None:
+        self._session, self._show = session, show
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self.count = 0
@@ -82,9 +82,9 @@ class Interrupts:
 
     async def _stop(self, *, immediate: bool) -> None:
         try:
-            self._tell(stopping_words(await self._session.cancel(immediate=immediate)))
+            self._show(stopping_words(await self._session.cancel(immediate=immediate)))
         except AmplifierError as error:
-            self._tell(f"it cannot be stopped: {error.message}")
+            self._show(f"it cannot be stopped: {error.message}")
 
 
 Event = dict[str, Any]

@@ -241,9 +241,9 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
 
 def _unknown(values: Mapping[str, Any], path: Path) -> list[str]:
     unknown = [key for key in values if key not in AppConfig.model_fields]
-    told = {key: did_you_mean(key, AppConfig.model_fields) for key in unknown}
+    data = {key: did_you_mean(key, AppConfig.model_fields) for key in unknown}
     return [
-        f"{path}: {key} is not a setting and has no effect{'; ' + hint if hint else ''}" for key, hint in told.items()
+        f"{path}: {key} is not a setting and has no effect{'; ' + hint if hint else ''}" for key, hint in data.items()
     ]
 
 

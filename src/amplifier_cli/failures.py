@@ -91,11 +91,11 @@ _REASONS = {
 def retry_words(retry: Mapping[str, Any]) -> str:
     """Return in words when a provider is asked again, and why: `attempt 2 of 5 in 4 s: rate limit (429)`."""
     attempt, most, delay_s = (retry.get(key) or 0 for key in ("attempt", "max_retries", "delay"))
-    told = {
+    data = {
         "detail": retry.get("error_message") or retry.get("error") or "it failed",
         "provider": retry.get("provider"),
     }
-    reason = _REASONS.get(str(retry.get("error_type"))) or _readable(told)
+    reason = _REASONS.get(str(retry.get("error_type"))) or _readable(data)
     return f"attempt {attempt + 1} of {most + 1} in {delay_s:.0f} s: {reason}"
 
 

@@ -39,14 +39,14 @@ def find_module_type(name: str, given: ModuleType | None) -> ModuleType:
     Raises:
         UsageError: neither says it, or they disagree.
     """
-    told = next((each for each in MODULE_TYPES if each == type_from_prefix(name)), None)
-    if given is None and told is None:
+    found = next((each for each in MODULE_TYPES if each == type_from_prefix(name)), None)
+    if given is None and found is None:
         raise UsageError(
             f"{name!r} does not say what type of module it is", hint=f"add --type: {', '.join(MODULE_TYPES)}"
         )
-    if given is not None and told is not None and given != told:
-        raise UsageError(f"{name!r} is the name of a {told}, not of a {given}", hint="choose another name or type")
-    return given or told or "tool"
+    if given is not None and found is not None and given != found:
+        raise UsageError(f"{name!r} is the name of a {found}, not of a {given}", hint="choose another name or type")
+    return given or found or "tool"
 
 
 def module_id_for(name: str, module_type: ModuleType) -> str:

@@ -96,8 +96,8 @@ async def resumed(
         except BaseException:
             await session.close()
             raise
-        told = ", ".join(str(value) for value in wanted.values())
-        say(f"warning: session {short_id(record.session_id)} uses {told} from now on")
+        text = ", ".join(str(value) for value in wanted.values())
+        say(f"warning: session {short_id(record.session_id)} uses {text} from now on")
     return session
 
 

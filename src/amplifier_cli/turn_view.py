@@ -156,16 +156,16 @@ class TurnView:
     def _tool_done(self, event: Event, data: Mapping[str, Any]) -> None:
         self._now(event, "")
         number = self._calls.pop(_call_id(event, data), None)
-        told = outcome(data) if event["event"] == "tool:outcome" else str(data.get("error") or "")
+        found = outcome(data) if event["event"] == "tool:outcome" else str(data.get("error") or "")
         if number is None:
             return
         if self._details is not None:
             self._details.extend(number, outcome_text(data))
-        if not told:
+        if not found:
             return
         failed = event["event"] == "tool:error" or not data.get("success", True)
         mark = styled("✗", "red") if failed else styled("└", "dim")
-        self._page.line(f"{self._indent(event)}  {mark} {told if failed else styled(told, 'dim')}")
+        self._page.line(f"{self._indent(event)}  {mark} {found if failed else styled(found, 'dim')}")
 
     def _spawned(self, event: Event, data: Mapping[str, Any]) -> None:
         agent = visible_line(str(data.get("agent") or "agent"))
@@ -337,7 +337,7 @@ _MOST_DIFF_LINES = 12
 
 def called(name: str, arguments: Any) -> str:
     """Return a call in one line: the tool, and the argument that tells most."""
-    return f"{visible_line(name)} {_telling(arguments)}".rstrip()
+    return f"{visible_line(name)} {_summary_of(arguments)}".rstrip()
 
 
 def outcome(data: Mapping[str, Any]) -> str:
@@ -365,7 +365,7 @@ def diff_lines(arguments: Any) -> Iterator[str]:
         yield styled(f"… {len(lines) - _MOST_DIFF_LINES} more lines", "dim")
 
 
-def _telling(arguments: Any) -> str:
+def _summary_of(arguments: Any) -> str:
     if not isinstance(arguments, Mapping):
         return ""
     value = next((arguments[key] for key in _TELLING if arguments.get(key)), None)

@@ -22,5 +22,5 @@ def warn_of_other_distributions(package: str) -> None:
         if name.startswith(("amplifier_core-", "amplifier_foundation-")) and name.endswith(".dist-info"):
             other, _, version = name.removesuffix(".dist-info").partition("-")
             if _LABEL not in version:
-                told = f"{other.replace('_', '-')} {version} is installed into the files of Amplifier's own"
-                warnings.warn(f"{told}; what to do about it says: python -m amplifier_cli doctor", stacklevel=3)
+                text = f"{other.replace('_', '-')} {version} is installed into the files of Amplifier's own"
+                warnings.warn(f"{text}; what to do about it says: python -m amplifier_cli doctor", stacklevel=3)

@@ -49,7 +49,7 @@ async def bring_up(session: "AmplifierSession", loader: ModuleLoader) -> None:
                 await _mount_required(loader, coordinator, entry)
             else:
                 await _mount_optional(session, loader, coordinator, entry)
-        await _tell_ready(loader, coordinator)
+        await _notify_ready(loader, coordinator)
     finally:
         loader.clear_on_session_ready_queue()
     if session.parent_id:
@@ -219,7 +219,7 @@ async def _settle_provider(
         await coordinator.unmount("providers", name=default_name)
 
 
-async def _tell_ready(loader: ModuleLoader, coordinator: ModuleCoordinator) -> None:
+async def _notify_ready(loader: ModuleLoader, coordinator: ModuleCoordinator) -> None:
     """Tell the modules that asked for it that all are mounted."""
     queue = loader.get_on_session_ready_queue()
     for module_id, callback in queue if isinstance(queue, Sequence) else ():  # a stand-in for a loader may have none

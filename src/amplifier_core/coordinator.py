@@ -313,7 +313,7 @@ class HookEffects:
             return await _ask_user(coordinator, result)
         if result.action == "inject_context":
             return await self._inject(coordinator, result, event, hook_name)
-        await _tell_user(coordinator, result, hook_name)
+        await _notify_user(coordinator, result, hook_name)
         return result
 
     async def _inject(
@@ -324,7 +324,7 @@ class HookEffects:
             self._count(item, coordinator.injection_budget_per_turn)
             if item.ephemeral:
                 self._note_injector(item)
-        await _tell_user(coordinator, result, hook_name)
+        await _notify_user(coordinator, result, hook_name)
         add_message = getattr(coordinator.get("context"), "add_message", None)
         if add_message is not None:
             for item in items:
@@ -453,7 +453,7 @@ async def _ask_user(coordinator: "ModuleCoordinator", result: HookResult) -> Hoo
     return HookResult(action="deny", reason=f"User denied: {_cut(prompt)}")
 
 
-async def _tell_user(coordinator: "ModuleCoordinator", result: HookResult, hook_name: str) -> None:
+async def _notify_user(coordinator: "ModuleCoordinator", result: HookResult, hook_name: str) -> None:
     if result.user_message:
         source = hook_name if result.user_message_source is None else result.user_message_source
         if coordinator.display_system is None:

@@ -60,8 +60,8 @@ async def run_session_in_subprocess(
             printed = await _run([sys.executable, "-P", "-m", __name__, str(file)], project_path)
         answer = file.with_suffix(".answer")
         if not answer.is_file():
-            told = printed.strip()[-_KEPT_CHARACTERS:] or "it said nothing"
-            raise SubprocessSessionError(f"the process of session {session_id or 'without an id'} failed: {told}")
+            found = printed.strip()[-_KEPT_CHARACTERS:] or "it said nothing"
+            raise SubprocessSessionError(f"the process of session {session_id or 'without an id'} failed: {found}")
         return str(json.loads(await asyncio.to_thread(answer.read_text, encoding="utf-8")))
 
 

@@ -63,12 +63,12 @@ class _Renderer(RendererHTML):
     def image(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Environment) -> str:
         token = tokens[idx]
         source = str(token.attrs["src"])
-        told = self.renderInlineAsText(token.children or (), options, env)
+        found = self.renderInlineAsText(token.children or (), options, env)
         if SAFE_IMAGE.fullmatch(source):
-            return f'<img src="{escape(source)}" alt="{escape(told)}">'
+            return f'<img src="{escape(source)}" alt="{escape(found)}">'
         if env["in_link"] or not is_safe_link(source):
-            return escape(told)
-        return f'<a class="md-image" href="{escape(source)}">{escape(told or source)}</a>'
+            return escape(found)
+        return f'<a class="md-image" href="{escape(source)}">{escape(found or source)}</a>'
 
     def link_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Environment) -> str:
         env["in_link"] = True
@@ -85,8 +85,8 @@ class _Renderer(RendererHTML):
         return f"{self.renderToken(tokens, idx, options, env)}</div>\n"
 
     def check(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: Environment) -> str:
-        sign, told = _CHECKS[tokens[idx].markup]
-        return f'<span class="md-check" role="img" aria-label="{told}">{sign}</span> '
+        sign, found = _CHECKS[tokens[idx].markup]
+        return f'<span class="md-check" role="img" aria-label="{found}">{sign}</span> '
 
 
 def _suit_the_page(state: StateCore) -> None:

@@ -36,14 +36,14 @@ class MixedInstallation(NamedTuple):
     def __str__(self) -> str:
         named = " and ".join(self.others) or "what was uninstalled"
         if not self.replaced:
-            told = (
+            text = (
                 f"{named} and Amplifier are installed into the same files; Amplifier's are in place now, and the next"
             )
-            told += " upgrade or uninstall of either breaks the other"
+            text += " upgrade or uninstall of either breaks the other"
         else:
             more = f" and {len(self.replaced) - 1} more" if len(self.replaced) > 1 else ""
-            told = f"{named} replaced files of Amplifier: {self.replaced[0]}{more}"
-        lines = [told]
+            text = f"{named} replaced files of Amplifier: {self.replaced[0]}{more}"
+        lines = [text]
         if self.required:
             asked = "; ".join(self.required)
             lines.append(
@@ -101,11 +101,13 @@ def recorded_files(info: Path) -> dict[str, str]:
 
 
 def _compared(folder: Path, ours: list[str], claims: list[str], others: list[str]) -> MixedInstallation | None:
-    expected = {path: told for name in (*ours, *claims) for path, told in recorded_files(folder / name).items()}
+    expected = {path: found for name in (*ours, *claims) for path, found in recorded_files(folder / name).items()}
     replaced = []
     for package in (name.rstrip("-") for name in _CONTESTED):
-        own = {path: told for path, told in expected.items() if path.startswith(f"{package}/") and path.endswith(".py")}
-        replaced += [path for path, told in own.items() if _hash_of(folder / path) != told]
+        own = {
+            path: found for path, found in expected.items() if path.startswith(f"{package}/") and path.endswith(".py")
+        }
+        replaced += [path for path, found in own.items() if _hash_of(folder / path) != found]
         shadow = folder / package / "__init__.py"
         if not own and shadow.is_file() and _is_imported(package, shadow):
             replaced.append(f"{package}/__init__.py")

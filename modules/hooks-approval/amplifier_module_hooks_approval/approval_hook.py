@@ -196,11 +196,11 @@ class ApprovalHook:
     async def _ask_outer(self, gate: ApprovalGate, call: GuardedCall, data: Mapping[str, Any]) -> Verdict:
         """Let the session around this one decide; what it says counts here too."""
         try:
-            told = {"tool_obj": call.tool, **{key: data[key] for key in _TOLD if data.get(key) is not None}}
+            facts = {"tool_obj": call.tool, **{key: data[key] for key in _TOLD if data.get(key) is not None}}
             given: Any = data.get("tool_input")
             if call.level is not None:
-                told[LEVEL] = call.level
-            answer = await gate(call.tool_name, given, told)
+                facts[LEVEL] = call.level
+            answer = await gate(call.tool_name, given, facts)
             source: Source = _OF_OUTER.get(getattr(answer, "source", None), "config")
             verdict = Verdict(answer.approved is True, answer.reason, source)
         except BaseException as exc:  # noqa: BLE001 - a failure is a denial

@@ -166,10 +166,10 @@ class Received:
     def _amend(self, event: dict[str, Any]) -> None:
         delta = event.get("delta")
         self.message |= {key: value for key, value in (delta or {}).items() if value is not None}
-        told = event.get("usage")
+        found = event.get("usage")
         self.message["usage"] = {
             **self.usage,
-            **{key: value for key, value in (told or {}).items() if value is not None},
+            **{key: value for key, value in (found or {}).items() if value is not None},
         }
         if self.stop_reason != "max_tokens" or not self._blocks:
             return
@@ -213,14 +213,16 @@ def build_response(
     )
 
 
-def read_usage(told: dict[str, Any]) -> Usage:
+def read_usage(reported: dict[str, Any]) -> Usage:
     """Return what a call used; input counts what was read from the cache, not what was written to it."""
-    read, written = (_count(told, f"cache_{act}_input_tokens") for act in ("read", "creation"))
-    taken = _count(told, "input_tokens") + read
-    given = _count(told, "output_tokens")
-    details = told.get("output_tokens_details")
+    read, written = (_count(reported, f"cache_{act}_input_tokens") for act in ("read", "creation"))
+    taken = _count(reported, "input_tokens") + read
+    given = _count(reported, "output_tokens")
+    details = reported.get("output_tokens_details")
     thought = details.get("thinking_tokens") if isinstance(details, dict) else None
-    extras = {name: told[name] for name in ("cache_creation_input_tokens", "cache_read_input_tokens") if name in told}
+    extras = {
+        name: reported[name] for name in ("cache_creation_input_tokens", "cache_read_input_tokens") if name in reported
+    }
     return Usage(
         input_tokens=taken,
         output_tokens=given,
@@ -232,11 +234,11 @@ def read_usage(told: dict[str, Any]) -> Usage:
     )
 
 
-def token_counts(told: dict[str, Any]) -> TokenCounts:
+def token_counts(reported: dict[str, Any]) -> TokenCounts:
     """Return what a price is calculated from; writes that last an hour cost more than others."""
-    creation = told.get("cache_creation")
+    creation = reported.get("cache_creation")
     one_hour = _count(creation, "ephemeral_1h_input_tokens") if isinstance(creation, dict) else 0
-    return TokenCounts.of(read_usage(told), cache_write_1h_tokens=one_hour)
+    return TokenCounts.of(read_usage(reported), cache_write_1h_tokens=one_hour)
 
 
 def _block(given: Block, *, shows_updates: bool) -> Any:
@@ -262,6 +264,6 @@ def _text(given: Block, name: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _count(told: dict[str, Any], name: str) -> int:
-    value = told.get(name)
+def _count(reported: dict[str, Any], name: str) -> int:
+    value = reported.get(name)
     return value if isinstance(value, int) else 0

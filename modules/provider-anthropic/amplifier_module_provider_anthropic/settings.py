@@ -178,19 +178,19 @@ class ModelFacts:
             changes["effort_levels"] = tuple(offered) if effort.get("supported") is not False else ()
         return replace(self, **changes, **self._corrected_thinking(_inner(entry, "capabilities", "thinking")))
 
-    def _corrected_thinking(self, told: Mapping[str, Any]) -> dict[str, Any]:
-        if told.get("supported") is False:
+    def _corrected_thinking(self, known: Mapping[str, Any]) -> dict[str, Any]:
+        if known.get("supported") is False:
             return {"thinking": "none", "thinking_types": ()}
         if self.thinking == "implicit":
             return {}
         thinks = self.thinking
         types = set(self.thinking_types)
-        if told.get("supported") is True and thinks == "none":
+        if known.get("supported") is True and thinks == "none":
             thinks, types = "optional", {"enabled"}
-        is_adaptive = _inner(told, "types", "adaptive").get("supported")
+        is_adaptive = _inner(known, "types", "adaptive").get("supported")
         if is_adaptive is not None:
             types = types | {"adaptive"} if is_adaptive else types - {"adaptive"}
-        if _inner(told, "types", "enabled").get("supported") is False:
+        if _inner(known, "types", "enabled").get("supported") is False:
             types -= {"enabled"}
         return {"thinking": thinks if types else "none", "thinking_types": tuple(sorted(types))}
 

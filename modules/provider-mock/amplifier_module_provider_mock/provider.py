@@ -68,7 +68,7 @@ async def stream_content(
     after_deltas: int = 0,
 ) -> None:
     """Emit the stream events of a content; an `error` is raised after so many fragments, at the latest at the end."""
-    told, wait = 0, clock.pace(delay_ms)
+    found, wait = 0, clock.pace(delay_ms)
     async with StreamEvents(events) as stream:
         for index, block in enumerate(content):
             match block:
@@ -82,10 +82,10 @@ async def stream_content(
                 case _:
                     continue
             for word in text.split():
-                if error is not None and told >= after_deltas:
+                if error is not None and found >= after_deltas:
                     raise error
                 await stream.delta(index, f"{word} ")
-                told += 1
+                found += 1
                 await wait()
             await stream.end(index)
         if error is not None:

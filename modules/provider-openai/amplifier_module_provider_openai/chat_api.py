@@ -236,8 +236,8 @@ class ChatApi:
         """Return the answer."""
         link, model = self._link, asked.options.model
 
-        async def collect(reply: Reply, told: StreamEvents) -> _Collected:
-            answer, raw = await self._read(reply, told, model)
+        async def collect(reply: Reply, stream: StreamEvents) -> _Collected:
+            answer, raw = await self._read(reply, stream, model)
             try:
                 content = answer.content(provider=link.provider, model=model)
             except Exception:
@@ -253,12 +253,12 @@ class ChatApi:
                 usage=await self._usage(answer, request.body, model),
                 finish_reason=answer.finish_reason or ("tool_calls" if has_calls else "stop"),
                 raw=raw,
-                told={"rate_limits": rate_limits(headers)},
+                facts={"rate_limits": rate_limits(headers)},
             )
 
         return await self._sender.send_twice(asked, send)
 
-    async def _read(self, reply: Reply, told: StreamEvents, model: str) -> tuple[ChatAnswer, Any]:
+    async def _read(self, reply: Reply, stream: StreamEvents, model: str) -> tuple[ChatAnswer, Any]:
         answer = ChatAnswer(ThinkTags(is_on=self._link.settings.parse_think_tags))
         if not reply.is_stream:
             document = await reply.document()
@@ -270,8 +270,8 @@ class ChatApi:
             if self._link.settings.raw:
                 chunks.append(chunk)
             fragments, calls = answer.add_chunk(chunk)
-            await _tell(told, fragments, calls)
-        await _tell(told, answer.end(), [])
+            await _publish(stream, fragments, calls)
+        await _publish(stream, answer.end(), [])
         if answer.finish_reason is None and not reply.is_done:
             raise self._link.errors.broke_off("the stream ended without a finish_reason", model=model)
         return answer, chunks
@@ -282,12 +282,12 @@ class ChatApi:
         return await priced(chat_usage(answer.usage), self._link.prices, answer.model, model)
 
 
-async def _tell(told: StreamEvents, fragments: list[Fragment], calls: list[CallPieces]) -> None:
+async def _publish(stream: StreamEvents, fragments: list[Fragment], calls: list[CallPieces]) -> None:
     for kind, text in fragments:
-        await told.feed(kind, text)
+        await stream.feed(kind, text)
     for call in calls:
         call.is_announced = True
-        await told.call(call.name)
+        await stream.call(call.name)
 
 
 # Messages in the form of the Chat Completions API.

@@ -122,7 +122,7 @@ class OpenAIProvider(VendorProvider[OpenAISettings]):
             response = self._convert_to_chat_response(answer)
             response.degradation = asked.shortfalls.degradation
             self._add_cost(answer.usage.cost_usd)
-            await call.finish(response, raw=(lambda: answer.raw) if settings.raw else None, **answer.told)
+            await call.finish(response, raw=(lambda: answer.raw) if settings.raw else None, **answer.facts)
         return response
 
     def build_client(self) -> "AsyncOpenAI":

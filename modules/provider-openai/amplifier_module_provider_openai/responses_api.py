@@ -49,50 +49,50 @@ class ResponseCollector:
         self._items: dict[int, dict[str, Any]] = {}
         self._started: set[int] = set()
 
-    async def collect(self, reply: Reply, told: StreamEvents) -> Received:
+    async def collect(self, reply: Reply, stream: StreamEvents) -> Received:
         """Return the response, which may have failed; a stream that did not come to its end is a `StreamError`."""
-        response = await self._read(reply, told) if reply.is_stream else await reply.document()
+        response = await self._read(reply, stream) if reply.is_stream else await reply.document()
         if not response.get("output") and self._items:
             response = {**response, "output": [self._items[index] for index in sorted(self._items)]}
         return Received(response, reply.headers)
 
-    async def _read(self, reply: Reply, told: StreamEvents) -> dict[str, Any]:
+    async def _read(self, reply: Reply, stream: StreamEvents) -> dict[str, Any]:
         async for event in reply:
             kind = event.get("type")
             if kind in _TERMINAL:
-                await told.end_all()
+                await stream.end_all()
                 await reply.drain()
                 response = event.get("response")
                 return response if isinstance(response, dict) else {}
             if kind == "error":
                 raise self._errors.in_stream(event, model=self._model)
-            await self._tell(str(kind), event, told)
+            await self._publish(str(kind), event, stream)
         raise self._errors.broke_off("the stream ended without a final event", model=self._model)
 
-    async def _tell(self, kind: str, event: dict[str, Any], told: StreamEvents) -> None:
+    async def _publish(self, kind: str, event: dict[str, Any], stream: StreamEvents) -> None:
         place = event.get("output_index")
         if not isinstance(place, int):
             return
         index = self._first_index + place
         if kind == "response.output_item.added":
-            await self._start(index, event.get("item") or {}, told)
+            await self._start(index, event.get("item") or {}, stream)
         elif kind == "response.output_item.done":
             self._items[place] = event.get("item") or {}
-            await self._start(index, self._items[place], told)
-            await told.end(index)
+            await self._start(index, self._items[place], stream)
+            await stream.end(index)
         elif kind in _DELTAS:
             if index not in self._started:
                 self._started.add(index)
-                await told.start(index, _DELTAS[kind])
-            await told.delta(index, str(event.get("delta") or ""))
+                await stream.start(index, _DELTAS[kind])
+            await stream.delta(index, str(event.get("delta") or ""))
         elif kind == "response.reasoning_summary_part.added" and event.get("summary_index"):
-            await told.delta(index, "\n")
+            await stream.delta(index, "\n")
 
-    async def _start(self, index: int, item: dict[str, Any], told: StreamEvents) -> None:
+    async def _start(self, index: int, item: dict[str, Any], stream: StreamEvents) -> None:
         block_type = _BLOCKS.get(str(item.get("type")))
         if block_type and index not in self._started:
             self._started.add(index)
-            await told.start(index, block_type, name=item.get("name"))
+            await stream.start(index, block_type, name=item.get("name"))
 
 
 logger = logging.getLogger(__name__)
@@ -160,9 +160,9 @@ class ResponsesApi:
         """Send one request and take its answer in."""
         link, model = self._link, asked.options.model
 
-        async def collect(reply: Reply, told: StreamEvents) -> tuple[Received, Answer]:
+        async def collect(reply: Reply, stream: StreamEvents) -> tuple[Received, Answer]:
             collector = ResponseCollector(link.errors, model, first_index=progress.answer.output_count)
-            received = await collector.collect(reply, told)
+            received = await collector.collect(reply, stream)
             try:
                 answer = self._grown(progress.answer, received, model)
             except Exception:
@@ -258,7 +258,7 @@ def answer_of(response: Any) -> CompleteAnswer:
     return _complete_answer(answer, responses_usage(document.get("usage")), raw=document)
 
 
-def _complete_answer(answer: Answer, usage: Usage, *, raw: dict[str, Any], **told: Any) -> CompleteAnswer:
+def _complete_answer(answer: Answer, usage: Usage, *, raw: dict[str, Any], **facts: Any) -> CompleteAnswer:
     texts = [block.text for block in answer.content if block.type == "text"]
     return CompleteAnswer(
         content=answer.content,
@@ -267,7 +267,7 @@ def _complete_answer(answer: Answer, usage: Usage, *, raw: dict[str, Any], **tol
         metadata=answer.metadata,
         raw=raw,
         fields={"output_text": "".join(texts)},
-        told=told,
+        facts=facts,
     )
 
 

@@ -103,8 +103,8 @@ def without_open_reasoning(items: list[Item]) -> list[Item]:
 
 def reasoning_item(reasoning_id: str, encrypted: str, summary: str) -> Item:
     """Return the item that gives a model its own reasoning back."""
-    told = [{"type": "summary_text", "text": summary}] if summary else []
-    return {"type": "reasoning", "id": reasoning_id, "encrypted_content": encrypted, "summary": told}
+    lines = [{"type": "summary_text", "text": summary}] if summary else []
+    return {"type": "reasoning", "id": reasoning_id, "encrypted_content": encrypted, "summary": lines}
 
 
 def assistant_item(text: str) -> Item:

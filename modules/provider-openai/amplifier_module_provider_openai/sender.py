@@ -174,11 +174,11 @@ class Sender:
         opened = self._link.transport.open(self._path, body, model=options.model, timeout_s=options.timeout_s)
         try:
             async with (
-                StreamEvents(self._link.events) as told,
+                StreamEvents(self._link.events) as stream,
                 asked.call.in_time(options.timeout_s),
                 opened as reply,
             ):
-                return await collect(reply, told)
+                return await collect(reply, stream)
         except LLMError as error:
             error.retryable = error.retryable and error.status_code not in self.final_statuses
             raise
@@ -193,7 +193,7 @@ class Sender:
 
 @dataclass(frozen=True, slots=True)
 class CompleteAnswer:
-    """A complete answer; `fields` are added to the response, `told` to its event, `raw` is what the vendor sent."""
+    """A complete answer; `fields` are added to the response, `facts` to its event, `raw` is what the vendor sent."""
 
     content: list[Any]
     usage: Usage
@@ -201,7 +201,7 @@ class CompleteAnswer:
     metadata: dict[str, Any] = field(default_factory=dict)
     raw: Any = None
     fields: dict[str, Any] = field(default_factory=dict)
-    told: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
 
 
 # Tokens, money and rate limits of an answer.

@@ -70,8 +70,8 @@ class AgentDelegation(Delegation):
 
     async def failed(self, error: Exception) -> Outcome:
         failure = self.failure(error)
-        told = {"error": failure.message, "error_type": type(error).__name__, "status": "error"}
-        return failure.result(), [self._ended(FAILED, **told, elapsed_s=self._elapsed())]
+        data = {"error": failure.message, "error_type": type(error).__name__, "status": "error"}
+        return failure.result(), [self._ended(FAILED, **data, elapsed_s=self._elapsed())]
 
     def failure(self, error: Exception) -> ToolFailure:
         """Return what the model is told about an error."""
@@ -87,11 +87,11 @@ class AgentDelegation(Delegation):
         )
         partial = await self._partial()
         output = {"status": "timeout", "completed": False, "session_id": self.sub_session_id, **partial}
-        told = {"error": message, "error_type": "TimeoutError", "status": "timeout", "elapsed_s": self._elapsed()}
-        told |= {"timeout_seconds": self.timeout_s, **{k: v for k, v in partial.items() if k != "partial_response"}}
+        data = {"error": message, "error_type": "TimeoutError", "status": "timeout", "elapsed_s": self._elapsed()}
+        data |= {"timeout_seconds": self.timeout_s, **{k: v for k, v in partial.items() if k != "partial_response"}}
         code = {"code": "DELEGATION_TIMEOUT", "session_id": self.sub_session_id, "agent": self.agent}
         result = ToolResult(success=False, output=output, error={"message": message, **code})
-        return result, [self._ended(FAILED, **told)]
+        return result, [self._ended(FAILED, **data)]
 
     async def _partial(self) -> dict[str, Any]:
         found = await self.find_partial(self.sub_session_id) if self.find_partial is not None else None

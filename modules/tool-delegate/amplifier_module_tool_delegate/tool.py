@@ -182,8 +182,8 @@ class DelegateTool(AnsweringTool):
             chosen = await choose_model(self._coordinator, provider_preferences=preferences, model_role=role)
         if chosen.unserved:
             logger.warning("delegate: no model serves the role %r; the agent's own or its parent's is used", role)
-            told = {"model_role": role, "agent": values.get("agent"), "parent_session_id": self._session_id}
-            await announce(self._coordinator, UNRESOLVED, told)
+            data = {"model_role": role, "agent": values.get("agent"), "parent_session_id": self._session_id}
+            await announce(self._coordinator, UNRESOLVED, data)
             if self._settings.is_role_strict:
                 raise ToolFailure(f"No model serves the role {role!r} here", "model_role_unresolved", model_role=role)
         return chosen

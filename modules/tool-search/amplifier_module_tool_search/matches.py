@@ -212,11 +212,11 @@ class Matches:
     def _note(self, answer: Answer, *, has_results: bool) -> None:
         """Keep what went wrong as warnings; what went wrong as a whole is a failure when nothing was found."""
         warnings = self.candidates.warnings
-        told = {problem: _FILE_PROBLEM.fullmatch(problem) for problem in answer.problems}
-        unexpected = [problem for problem, match in told.items() if match is None]
+        data = {problem: _FILE_PROBLEM.fullmatch(problem) for problem in answer.problems}
+        unexpected = [problem for problem, match in data.items() if match is None]
         if unexpected and not has_results:
             raise ToolFailure("\n".join(unexpected), "io_error")
-        warnings += [*unexpected, *(match[1] for match in told.values() if match), *([_CUT] if answer.is_cut else [])]
+        warnings += [*unexpected, *(match[1] for match in data.values() if match), *([_CUT] if answer.is_cut else [])]
 
     def _narrowing(self) -> list[str]:
         """Return the options that keep ripgrep away from what would be taken out again, and from what is denied."""

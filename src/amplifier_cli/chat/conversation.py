@@ -452,7 +452,7 @@ def _read(file: Path) -> OwnCommand:
 def ending(done: Mapping[str, Any]) -> Iterator[str]:
     """Yield what is to be said when a turn is over: its error, and what it used."""
     if error := done.get("error"):
-        told, *fix = error_lines(error)
-        yield "\n".join([styled(told, "red"), *fix])
+        found, *fix = error_lines(error)
+        yield "\n".join([styled(found, "red"), *fix])
     how = "" if done.get("status") == "completed" else f"{done.get('status')} · "
     yield styled(f"{how}{summary(done.get('usage') or {})}\n", "dim")

@@ -231,8 +231,8 @@ async def _cost(chat: Chat, arguments: str) -> None:
     record = await chat.session.read()
     used = record.usage_tree or record.usage or {}
     tokens = used.get("tokens") or {}
-    told = f"{tokens.get('input', 0):,} tokens in, {tokens.get('output', 0):,} out"
-    chat.page.line(f"  {told}, {used.get('tool_calls', 0)} tool calls")
+    text = f"{tokens.get('input', 0):,} tokens in, {tokens.get('output', 0):,} out"
+    chat.page.line(f"  {text}, {used.get('tool_calls', 0)} tool calls")
     chat.page.line(f"  {cost_words(used)}")
     for name, part in (used.get("by_agent") or {}).items():
         chat.page.line(

@@ -116,8 +116,8 @@ async def examine(home: Home, invocation: Invocation) -> AsyncIterator[Finding]:
     yield await _agent(home, invocation)
     for module_id in installed():
         if missing := missing_packages(module_id):
-            told = f"{module_id} needs packages that are not installed: {', '.join(missing)}"
-            yield Finding("packages", "error", told, f"amplifier provider install {provider_name(module_id)}")
+            text = f"{module_id} needs packages that are not installed: {', '.join(missing)}"
+            yield Finding("packages", "error", text, f"amplifier provider install {provider_name(module_id)}")
     async for finding in _profiles(home):
         yield finding
     async for finding in _sessions(home):
@@ -146,20 +146,20 @@ def _distributions() -> Iterator[Finding]:
     """Look at who else brings packages or commands of our names, and whether the names of our parts are taken."""
     mixed = mixed_installation()
     if mixed is not None:
-        told, _, fix = str(mixed).partition("\n  fix: ")
-        yield Finding("installation", "error" if mixed.replaced else "warning", told, fix)
+        text, _, fix = str(mixed).partition("\n  fix: ")
+        yield Finding("installation", "error" if mixed.replaced else "warning", text, fix)
     for each in importlib.metadata.distributions():
         name = str(each.metadata["Name"])
         if name == "amplifier" or LABEL in each.version:
             continue
-        told = f"{name} {each.version}"
+        text = f"{name} {each.version}"
         commands = [point.name for point in each.entry_points if point.group == "console_scripts"]
         if taken := [command for command in _COMMANDS if command in commands]:
-            message = f"{told} has a command {' and '.join(taken)} too, and the one that was installed last is started"
+            message = f"{text} has a command {' and '.join(taken)} too, and the one that was installed last is started"
             fix = "start ours with python -m amplifier_cli and python -m amplifierd, or give each its own environment"
             yield Finding("commands", "warning", message, fix)
         if found := sorted(set(_OUR_FILES.findall(each.read_text("RECORD") or ""))):
-            message = f"{told} installs files into {', '.join(found)}, which are ours"
+            message = f"{text} installs files into {', '.join(found)}, which are ours"
             yield Finding("packages", "warning", message, f"give {name} an environment of its own")
     for name in _CLAIMED:
         try:
@@ -182,10 +182,10 @@ def _space(home: Home) -> Finding:
     place = home.paths.home
     nearest = next(parent for parent in (place, *place.parents) if parent.exists())
     free = shutil.disk_usage(nearest).free
-    told = f"{free / 1024**3:.1f} GiB free"
+    text = f"{free / 1024**3:.1f} GiB free"
     if free < _LEAST_FREE:
-        return Finding("space", "error", told, "free some space: amplifier source prune, amplifier session cleanup")
-    return Finding("space", "ok", told)
+        return Finding("space", "error", text, "free some space: amplifier source prune, amplifier session cleanup")
+    return Finding("space", "ok", text)
 
 
 async def _agent(home: Home, invocation: Invocation) -> Finding:
@@ -214,8 +214,8 @@ async def _profiles(home: Home) -> AsyncIterator[Finding]:
     await home.collections.extract_missing()
     for profile in home.profiles.list():
         if not profile.valid:
-            told = "; ".join(map(str, profile.issues))
-            yield Finding("profile", "error", told, f"correct it: {profile.path}")
+            text = "; ".join(map(str, profile.issues))
+            yield Finding("profile", "error", text, f"correct it: {profile.path}")
             continue
         if not profile.is_compiled:
             continue
@@ -250,11 +250,11 @@ async def _shared_sessions(home: Home) -> AsyncIterator[Finding]:
         yield Finding("session", "error", error.message, error.hint)
         return
     for session_id in abandoned:
-        told, fix = (
+        found, fix = (
             f"{session_id} was left open by a process that no longer runs",
             f"amplifier session repair {session_id}",
         )
-        yield Finding("session", "warning", told, fix, _repairing(home, session_id))
+        yield Finding("session", "warning", found, fix, _repairing(home, session_id))
     yield Finding("session", "ok", f"{count} session{'' if count == 1 else 's'} in {home.settings.store}")
 
 
@@ -268,13 +268,13 @@ async def _session_files(home: Home) -> AsyncIterator[Finding]:
             home.sessions.get(session_id)
             home.sessions.messages(session_id)
         except (AmplifierError, OSError, ValueError) as error:
-            told = error.message if isinstance(error, AmplifierError) else str(error)
-            yield Finding("session", "error", f"{session_id}: {told}", f"amplifier session delete {session_id}")
+            text = error.message if isinstance(error, AmplifierError) else str(error)
+            yield Finding("session", "error", f"{session_id}: {text}", f"amplifier session delete {session_id}")
             continue
         if (gone := _gone_holder(home, directory)) is not None:
-            told = f"{session_id} was left open by {gone}, which no longer runs"
+            text = f"{session_id} was left open by {gone}, which no longer runs"
             yield Finding(
-                "session", "warning", told, f"amplifier session repair {session_id}", _repairing(home, session_id)
+                "session", "warning", text, f"amplifier session repair {session_id}", _repairing(home, session_id)
             )
     yield Finding("session", "ok", f"{count} session{'' if count == 1 else 's'}")
 

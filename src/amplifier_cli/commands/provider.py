@@ -241,8 +241,8 @@ async def provider_session(home: Home, module_id: str, model: str | None) -> Asy
         async with AmplifierSession(plan) as session:
             yield session
     except LLMError as error:
-        told = f"{name} does not answer: {vendor_message(str(error)) or error}"
-        raise ProviderFailure(told, hint=hint_for(error)) from error
+        text = f"{name} does not answer: {vendor_message(str(error)) or error}"
+        raise ProviderFailure(text, hint=hint_for(error)) from error
     except RuntimeError as error:
         raise ProviderFailure(
             f"{name} cannot be started: {error}", hint=f"amplifier provider add {name} stores a key"

@@ -134,9 +134,9 @@ def undo(
                 f"changed by someone else since: {names}", hint="amplifier session undo --force restores these too"
             )
         restored = len(result.restored) if result is not None else 0
-        told = [] if what == "files" else ["removed from the conversation"]
-        told += [] if what == "conversation" else [f"{counted(restored, 'file')} restored"]
-        write(f"turn {number} is undone: {', '.join(told)}")
+        lines = [] if what == "files" else ["removed from the conversation"]
+        lines += [] if what == "conversation" else [f"{counted(restored, 'file')} restored"]
+        write(f"turn {number} is undone: {', '.join(lines)}")
 
     in_home(ctx, work)
 
@@ -154,7 +154,7 @@ def export(
         record = find_session(home, session)
         written = await home.sessions.export(record.session_id, file, mask_messages=mask, progress=home.progress)
         write(f"{written.path} holds {counted(len(written.session_ids), 'session')}, signed by {written.signer}")
-        _tell_left_out(written.left_out)
+        _report_omitted(written.left_out)
 
     in_home(ctx, work)
 
@@ -182,12 +182,12 @@ def import_(
         write(f"imported session {short}: amplifier session resume {short}")
         if not found.verified:
             say("note: this home does not know who signed it")
-        _tell_left_out(found.left_out)
+        _report_omitted(found.left_out)
 
     in_home(ctx, work)
 
 
-def _tell_left_out(places: tuple[str, ...]) -> None:
+def _report_omitted(places: tuple[str, ...]) -> None:
     if places:
         say(f"note: the file does not contain the secrets of {', '.join(places)}")
 

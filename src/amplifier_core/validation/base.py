@@ -114,7 +114,7 @@ async def validate_module(
                 result.checks += checks
                 if checks[0].passed:
                     await _mount_and_look(
-                        module, config, MockCoordinator(), result, goes_by=_told_type(module_path, module)
+                        module, config, MockCoordinator(), result, goes_by=_type_for_messages(module_path, module)
                     )
     return result
 
@@ -136,7 +136,7 @@ def _find_type(module_path: str | Path, module: ModuleType | None, result: Valid
     return type_from_id(str(module_path))
 
 
-def _told_type(module_path: str | Path, module: ModuleType) -> str | None:
+def _type_for_messages(module_path: str | Path, module: ModuleType) -> str | None:
     """Return the type that a module declares or its id suggests; None when neither tells one."""
     if declared_type(module) is None:
         with _reporting(lambda error: logger.debug("cannot tell the id of %r: %s", module_path, error)):

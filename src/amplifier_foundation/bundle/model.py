@@ -75,7 +75,7 @@ class Bundle:
                 setattr(self, name, kind())
         self._file: Path | None = None  # where the bundle was read from
         self._remarks: tuple[str, ...] = ()  # what is wrong with that file, though it can be used
-        self._told_gaps: frozenset[str] = frozenset()  # what is known to be missing
+        self._reported_gaps: frozenset[str] = frozenset()  # what is known to be missing
         self._left_out: tuple[str, ...] = ()  # the includes that failed, with the reason
         self._layers: tuple[provenance.Layer, ...] = ()  # what it was composed of, if it was
         self._source_uri: str  # set by the registry on what it returns

@@ -123,13 +123,13 @@ class ModuleActivator:
     async def _activate(self, module_name: str, source_uri: str, progress_callback: ProgressCallback | None) -> Path:
         key = (module_name, source_uri)
         if key not in self._activated:
-            _tell(progress_callback, "activating", module_name)
+            _report(progress_callback, "activating", module_name)
         resolved = await self._sources.resolve(source_uri, base_dir=self._base_path or Path.cwd())
         if key not in self._activated:
             if resolved.kind == "local":
                 await read_in_turn(lambda: check_bytecode(resolved.path, module_name))
             dependencies = await self._dependencies(
-                module_name, resolved.path, lambda: _tell(progress_callback, "installing", module_name)
+                module_name, resolved.path, lambda: _report(progress_callback, "installing", module_name)
             )
             self._add_paths(resolved.path, resolved.path / "src", dependencies)
             self._activated.add(key)
@@ -162,8 +162,8 @@ class ModuleActivator:
             else:
                 raise outcome
         if failures and self.strict:
-            told = "; ".join(f"{module_id}: {error}" for module_id, error in failures)
-            message = f"{len(failures)} of {len(entries)} modules failed to activate: {told}"
+            text = "; ".join(f"{module_id}: {error}" for module_id, error in failures)
+            message = f"{len(failures)} of {len(entries)} modules failed to activate: {text}"
             raise ModuleActivationError(message) from failures[0][1]
         for module_id, error in failures:
             logger.warning("module %s is not activated and will be missing: %s", module_id, error)
@@ -180,7 +180,7 @@ class ModuleActivator:
         if found is None:
             return
         name, roots = found
-        _tell(progress_callback, "installing_package", name)
+        _report(progress_callback, "installing_package", name)
         dependencies = await self._dependencies(name, bundle_path)
         own = [str(path) for path in roots]
         self.import_paths.add([*own, *([str(dependencies)] if dependencies else [])])
@@ -259,7 +259,7 @@ def _names_source(entry: Any) -> bool:
     return isinstance(entry, dict) and bool(entry.get("module")) and bool(entry.get("source"))
 
 
-def _tell(callback: ProgressCallback | None, action: str, detail: str) -> None:
+def _report(callback: ProgressCallback | None, action: str, detail: str) -> None:
     if callback is not None:
         with Boundary(logger, "a progress callback failed on %r: %s", (action, detail), level=logging.ERROR):
             callback(action, detail)

@@ -31,8 +31,8 @@ class InstallLimits:
         size = files = 0
         for file in directory.rglob("*") if directory.is_dir() else ():
             size, files = size + file.lstat().st_size, files + 1
-            if told := self.excess(size, files):
-                return told
+            if found := self.excess(size, files):
+                return found
         return ""
 
 

@@ -146,8 +146,8 @@ async def install_together(
         if Path(command[0]).name == "uv":
             command += ["--override", str(directory / _OVERRIDES)]
         returncode, output = await _run(command, target, limits)
-    if returncode == 0 and (told := await asyncio.to_thread(limits.excess_of, target)):
-        returncode, output = 1, told
+    if returncode == 0 and (found := await asyncio.to_thread(limits.excess_of, target)):
+        returncode, output = 1, found
     if returncode != 0:
         raise _failure(needed, host, returncode, command, shown(output), builds=builds)
     pins = await asyncio.to_thread(_settle, target, needed, host)
@@ -299,11 +299,11 @@ def _failure(
     listed = ", ".join(owners.values())
     lacks_wheels = not builds and _NO_WHEELS.search(output) is not None
     claims = () if lacks_wheels else _claims(output, owners, needed)
-    told = [f"{owner} requires {line}" for owner, line in claims]
-    told += [_provided(line, host) for line in host.constraints(line for _, line in claims)]
-    if len(told) > 1:  # one alone contradicts nothing: uv explains in the same words what it does not find
+    entries = [f"{owner} requires {line}" for owner, line in claims]
+    entries += [_provided(line, host) for line in host.constraints(line for _, line in claims)]
+    if len(entries) > 1:  # one alone contradicts nothing: uv explains in the same words what it does not find
         return RequirementConflict(
-            f"the requirements of {listed} cannot be met together: {'; '.join(told)}",
+            f"the requirements of {listed} cannot be met together: {'; '.join(entries)}",
             hint="loosen one of these requirements, use versions of the modules that agree, or take what requires the"
             " host's version out of the environment that Amplifier is installed in",
             returncode=returncode,
@@ -311,14 +311,14 @@ def _failure(
             output=output,
             claims=claims,
         )
-    told = [f"; {_provided(line, host)}" for line in host.constraints(_in_doubt(needed, host))]
+    entries = [f"; {_provided(line, host)}" for line in host.constraints(_in_doubt(needed, host))]
     words = _last_words(output)
     for anchor, owner in owners.items():
         words = words.replace(anchor, owner)
     lines = ", ".join(line for lines in needed.values() for line in lines)
     hint = "check names and versions, and that the package index can be reached; uv's and pip's own settings count"
     return InstallError(
-        f"cannot install what {listed} requires ({shown(lines)}): {words}{''.join(told)}",
+        f"cannot install what {listed} requires ({shown(lines)}): {words}{''.join(entries)}",
         hint=hint if builds else f"{hint}; {ALLOW_BUILDS}",
         returncode=returncode,
         cmd=command,
@@ -358,9 +358,9 @@ def _in_doubt(needed: Mapping[str, Sequence[str]], host: HostPackages) -> list[s
 
 def _last_words(output: str) -> str:
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    telling = [line.removeprefix("ERROR:").strip() for line in lines if line.startswith(("ERROR:", "error:", "×"))]
-    telling += [" ".join(cause.split()) for cause in _UV_CAUSE.findall(output)[:1]]
-    return "; ".join((telling or lines)[-4:]) or "it gave no reason"
+    relevant = [line.removeprefix("ERROR:").strip() for line in lines if line.startswith(("ERROR:", "error:", "×"))]
+    relevant += [" ".join(cause.split()) for cause in _UV_CAUSE.findall(output)[:1]]
+    return "; ".join((relevant or lines)[-4:]) or "it gave no reason"
 
 
 # Wheels without code: they tell an installer of something that is there already, or of who requires what.

@@ -73,7 +73,7 @@ async def _report_gaps(bundle: Bundle, *, strict: bool) -> None:
     if gaps and strict:
         raise BundleValidationError(f"bundle {bundle.name!r}: {'; '.join(gaps)}")
     for gap in gaps:
-        if gap not in bundle._told_gaps:
+        if gap not in bundle._reported_gaps:
             logger.warning("bundle %r: %s", bundle.name, gap)
 
 

@@ -65,7 +65,7 @@ class SystemPrompt:
     session: Any
     base_path: Path
     _announced: set[str] = field(default_factory=set)
-    _told_failures: set[tuple[str, str]] = field(default_factory=set)
+    _reported_failures: set[tuple[str, str]] = field(default_factory=set)
 
     async def build(self) -> str:
         """Return the instruction, followed by the context files as they are now. Never raises for a file."""
@@ -107,11 +107,11 @@ class SystemPrompt:
 
     async def _announce(self, collected: _Collected) -> None:
         new = [file for file in collected.files if file.content_hash not in self._announced]
-        new_failures = [failure for failure in collected.failed if failure not in self._told_failures]
+        new_failures = [failure for failure in collected.failed if failure not in self._reported_failures]
         if not new and not new_failures:
             return
         self._announced.update(file.content_hash for file in new)
-        self._told_failures.update(new_failures)
+        self._reported_failures.update(new_failures)
         payload = {
             "source": "bundle_context",
             "resolutions": [entry for file in new for entry in _resolutions(file, collected.names)],

@@ -106,7 +106,7 @@ class BundleLoad:
             raise BundleValidationError(f"strict mode: bundle {bundle.name!r}: {'; '.join(gaps)}")
         for gap in gaps:
             logger.warning("bundle %r: %s", bundle.name, gap)
-        bundle._told_gaps = frozenset(gaps)
+        bundle._reported_gaps = frozenset(gaps)
 
     async def _read(self, reference: str) -> None:
         """Read a bundle and everything it includes; what is read in another branch already is left to that one."""

@@ -75,8 +75,8 @@ class BundleReader:
             bundle = read_bundle(source.active_path, reference=uri if is_fetched else None)
         except BundleError as error:
             if is_fetched:
-                told = (retold(text, source.active_path, uri) for text in (error.message, error.hint))
-                error.reword(next(told), hint=next(told))
+                found = (retold(text, source.active_path, uri) for text in (error.message, error.hint))
+                error.reword(next(found), hint=next(found))
             raise
         file = bundle._file
         assert file is not None

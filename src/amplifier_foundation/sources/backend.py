@@ -58,7 +58,7 @@ class BackendDownload:
         return await in_thread(lambda stop: self._fetch(target, entry, stop))
 
     def _fetch(self, target: Path, entry: Entry | None, stop: Stop) -> Fetched | None:
-        with told_failures("download", self._url, self._ref):
+        with reported_failures("download", self._url, self._ref):
             filesystem, path = open_backend(self._backend, self._url)
             info = filesystem.info(path)
             if info["type"] == "directory":
@@ -141,7 +141,7 @@ def open_backend(backend: Any, url: str) -> tuple[Any, str]:
 
 
 @contextmanager
-def told_failures(doing: str, url: str, ref: str) -> Iterator[None]:
+def reported_failures(doing: str, url: str, ref: str) -> Iterator[None]:
     """Raise whatever a backend raises inside of the block as a `RefResolutionError` that says what was being done."""
 
     def failure(problem: str, reason: RefResolutionReason) -> RefResolutionError:

@@ -272,5 +272,5 @@ async def _read_errors(pipe: IO[bytes] | None, on_progress: Callable[[bytes], No
 def _last_words(stderr: str) -> str:
     """Return what git said, the lines that name the failure first."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    telling = [line for line in lines if line.startswith(("fatal:", "error:", "ERROR:", "ssh:", "remote:"))]
-    return "; ".join((telling or lines)[-4:])
+    relevant = [line for line in lines if line.startswith(("fatal:", "error:", "ERROR:", "ssh:", "remote:"))]
+    return "; ".join((relevant or lines)[-4:])

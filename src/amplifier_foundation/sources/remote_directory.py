@@ -10,7 +10,7 @@ from amplifier_foundation.exceptions import RefResolutionError
 from amplifier_system.threads import Stop, in_thread
 from amplifier_system.urls import shown
 
-from .backend import WITHOUT_NETWORK, BackendDownload, find_backend, open_backend, told_failures
+from .backend import WITHOUT_NETWORK, BackendDownload, find_backend, open_backend, reported_failures
 from .download import Download
 from .resolved import Limits
 from .store import unique
@@ -50,10 +50,10 @@ class RemoteDirectory:
         url = self._address_of(name)
         if self.is_read_only:
             most_bytes = self._limits.file_bytes
-            download = Download(url, url, self._limits, most_bytes=most_bytes, on_bytes=_tell_nobody)
+            download = Download(url, url, self._limits, most_bytes=most_bytes, on_bytes=_report_nothing)
             fetched = await download(target, None)
         else:
-            fetched = await BackendDownload(url, url, self._limits, on_bytes=_tell_nobody)(target, None)
+            fetched = await BackendDownload(url, url, self._limits, on_bytes=_report_nothing)(target, None)
         assert fetched is not None  # nothing was said to be current
         return fetched
 
@@ -80,7 +80,7 @@ class RemoteDirectory:
         await in_thread(lambda stop: self._write(url, write, stop))
 
     def _write(self, url: str, write: Write, stop: Stop) -> None:
-        with told_failures("write", url, url):
+        with reported_failures("write", url, url):
             filesystem, path = open_backend(find_backend(url, url), url)
             unfinished = f"{path}.{unique()}.part"
             filesystem.makedirs(filesystem._parent(path), exist_ok=True)
@@ -99,5 +99,5 @@ class RemoteDirectory:
         return f"{self._url}/{name}"
 
 
-def _tell_nobody(size: int, total: int | None) -> None:
+def _report_nothing(size: int, total: int | None) -> None:
     """Take note of how far a download is."""

@@ -41,7 +41,7 @@ class UrlSource:
         def fetch() -> Fetch:
             if scheme in _HTTP:
                 return self._download(reference.url, ref, self._context.limits.file_bytes)
-            return BackendDownload(reference.url, ref, self._context.limits, on_bytes=self._teller(ref))
+            return BackendDownload(reference.url, ref, self._context.limits, on_bytes=self._reporter(ref))
 
         online = scheme not in WITHOUT_NETWORK
         resolved = await self._resolve(url, name, ref, fetch, refresh=refresh, needs_network=online)
@@ -86,7 +86,7 @@ class UrlSource:
     def _download(self, url: str, ref: str, most_bytes: int) -> Fetch:
         from .download import Download  # brings the http client, which most runs never need
 
-        return Download(url, ref, self._context.limits, most_bytes=most_bytes, on_bytes=self._teller(ref))
+        return Download(url, ref, self._context.limits, most_bytes=most_bytes, on_bytes=self._reporter(ref))
 
     def _extract(self, reference: ZipReference, ref: str, local: Path | None) -> Fetch:
         limits = self._context.limits
@@ -128,14 +128,14 @@ class UrlSource:
         path = find_subpath(resolved.root, subpath, resolved.ref)
         return replace(resolved, path=path, subpath=subpath, known_hash=None)
 
-    def _teller(self, ref: str) -> Callable[[int, int | None], None]:
+    def _reporter(self, ref: str) -> Callable[[int, int | None], None]:
         """Return what reports bytes; it may be called from any thread."""
         loop = asyncio.get_running_loop()
 
-        def tell(size: int, total: int | None) -> None:
+        def report(size: int, total: int | None) -> None:
             loop.call_soon_threadsafe(self._context.tell, ref, "fetching", size, total)
 
-        return tell
+        return report
 
 
 def _resolved(url: str, ref: str, entry: Entry, *, from_cache: bool, stale: bool = False) -> ResolvedRef:

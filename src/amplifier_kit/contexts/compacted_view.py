@@ -118,8 +118,8 @@ class CompactedView:
         }
         self._warn_over_budget(escalation, prompt)
         self._note_fit(escalation.total, escalation.budget)
-        is_told = settings.compaction_notice_enabled and self._level >= settings.compaction_notice_min_level
-        if is_told and (conversation.removed_messages or self._truncated or self._stubbed):
+        is_noted = settings.compaction_notice_enabled and self._level >= settings.compaction_notice_min_level
+        if is_noted and (conversation.removed_messages or self._truncated or self._stubbed):
             notice = compaction_notice(self.stats, settings.compaction_notice_verbosity)
             self._notice = (notice, estimate_message(notice))
 

@@ -207,16 +207,16 @@ class Delegations:
             await self._announcer.tell(*delegation.started())
             async with limit:
                 returned = await delegation.work()
-            result, told = delegation.done(returned)
+            result, events = delegation.done(returned)
         except asyncio.CancelledError:
             await self._announcer.tell_surely(*delegation.cancelled())
             raise
         except Exception as exc:
             is_late = limit.expired()
-            result, told = await (delegation.timed_out() if is_late else delegation.failed(exc))
+            result, events = await (delegation.timed_out() if is_late else delegation.failed(exc))
             if not is_late and (result.error or {}).get("code") == "delegation_failed":
                 logger.exception("the delegation to session %s failed", delegation.sub_session_id)
-        await self._announcer.tell_surely(*told)
+        await self._announcer.tell_surely(*events)
         return result
 
 

@@ -109,7 +109,7 @@ class ErrorTranslator:
         """Return the error for a vendor's answer."""
         status, kind, details = self._classify(failure)
         error = kind(
-            failure.message if failure.has_data else self._told(failure.message),
+            failure.message if failure.has_data else self._masked_text(failure.message),
             provider=self.provider,
             model=model,
             status_code=status,
@@ -122,21 +122,21 @@ class ErrorTranslator:
 
     def unreachable(self, error: BaseException, *, model: str) -> NetworkError:
         """Return the error for a vendor that could not be reached at all."""
-        return NetworkError(self._told(describe(error, with_cause=True)), provider=self.provider, model=model)
+        return NetworkError(self._masked_text(describe(error, with_cause=True)), provider=self.provider, model=model)
 
     def timed_out(self, reason: str, *, model: str) -> LLMTimeoutError:
         """Return the error for an answer that did not come in time."""
-        return LLMTimeoutError(self._told(reason), provider=self.provider, model=model)
+        return LLMTimeoutError(self._masked_text(reason), provider=self.provider, model=model)
 
     def broke_off(self, reason: str, *, model: str) -> StreamError:
         """Return the error for a stream that ended too early."""
-        return StreamError(self._told(reason), provider=self.provider, model=model)
+        return StreamError(self._masked_text(reason), provider=self.provider, model=model)
 
     def unexpected(self, error: BaseException, *, model: str) -> LLMError:
         """Return the error for anything else that went wrong; it may pass."""
-        return LLMError(self._told(describe(error)), provider=self.provider, model=model, retryable=True)
+        return LLMError(self._masked_text(describe(error)), provider=self.provider, model=model, retryable=True)
 
-    def _told(self, reason: str) -> str:
+    def _masked_text(self, reason: str) -> str:
         return at_server(self.provider, self.server, reason)
 
     def _classify(self, failure: VendorFailure) -> tuple[int, Callable[..., LLMError], JsonObject]:

@@ -102,12 +102,12 @@ class Namespace:
 
     def _take(self, line: bytes) -> None:
         try:
-            told: dict[str, int] = json.loads(line)
+            data: dict[str, int] = json.loads(line)
         except ValueError:
             return
-        self.exit_code = told.get("exit-code", self.exit_code)
-        if "child-pid" in told and "pid-namespace" in told:
-            self._first, self._link = told["child-pid"], f"pid:[{told['pid-namespace']}]"
+        self.exit_code = data.get("exit-code", self.exit_code)
+        if "child-pid" in data and "pid-namespace" in data:
+            self._first, self._link = data["child-pid"], f"pid:[{data['pid-namespace']}]"
             with contextlib.suppress(OSError):  # it is over already
                 descriptor = os.pidfd_open(self._first)
                 if _link_of(self._first) in (self._link, ""):

@@ -362,8 +362,8 @@ def _entry(key: ResourceKey, ref: str | None, **found: Any) -> dict[str, Any]:
 
 
 def _is_same_resource(entry: Mapping[str, Any], before: Mapping[str, Any] | None) -> bool:
-    told = ("content_hash", "requirements")
-    return before is not None and all(entry[name] == before[name] for name in told)
+    fields = ("content_hash", "requirements")
+    return before is not None and all(entry[name] == before[name] for name in fields)
 
 
 def _is_copied_module(key: ResourceKey, entry: Mapping[str, Any]) -> bool:
@@ -395,10 +395,10 @@ def _code_of(error: AmplifierError) -> str:
 def _failed(profile_id: ProfileId, failures: Sequence[_Failure]) -> ProfileCompilationError:
     """Return one error for all failures; where they have the same code it has that code as well."""
     codes = {_code_of(each.error) for each in failures}
-    told = "".join(f"\n  {each}" for each in failures)
+    text = "".join(f"\n  {each}" for each in failures)
     hints = dict.fromkeys(each.error.hint for each in failures if each.error.hint)
     return ProfileCompilationError(
-        f"Profile {profile_id} cannot be compiled:{told}",
+        f"Profile {profile_id} cannot be compiled:{text}",
         code=codes.pop() if len(codes) == 1 else "compile-failed",
         problems=[each.error.message for each in failures],
         hint="; ".join(hints),
@@ -427,8 +427,8 @@ async def remake(
 def _check_same(merged: MergedProfile, lock: ProfileLock) -> None:
     made_for, here = (lock.data["python"], lock.data["platform"]), (python_version(), platform_name())
     if made_for != here:
-        told = f"it was made for Python {made_for[0]} on {made_for[1]}, and this is Python {here[0]} on {here[1]}"
-        raise _refused(merged, lock, told)
+        text = f"it was made for Python {made_for[0]} on {made_for[1]}, and this is Python {here[0]} on {here[1]}"
+        raise _refused(merged, lock, text)
     if compute_build_id(merged, lock.resources()) != lock.build_id:
         raise _refused(merged, lock, "the profile, one that it extends or its overlay is different here")
 

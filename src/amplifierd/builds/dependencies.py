@@ -272,12 +272,12 @@ def _explanations(lacking: Needs, host: HostPackages, reasons: Mapping[str, str]
     """Say why each module lacks what it requires: which versions the host has, else what the installer said."""
     for owner, lines in lacking.items():
         provided = [(line, name_of(line)) for line in lines if host.provides(name_of(line))]
-        told = [
+        entries = [
             f"{line} excludes {name} {host.versions[name]}, which the host has{host.users_of(name)}; use a version of"
             f" {owner} that agrees with it"
             for line, name in provided
         ]
-        if why := "; ".join(told) or reasons.get(owner, ""):
+        if why := "; ".join(entries) or reasons.get(owner, ""):
             yield f"{DEPENDENCY_REASON}: {owner}: {why}"
 
 

@@ -71,9 +71,9 @@ def look(directory: Path) -> str:
                 if child.is_dir(follow_symlinks=False):
                     waiting.append(child.path)
                 else:
-                    told = child.stat(follow_symlinks=False)
-                    times = f"{told.st_mtime_ns}\0{told.st_ctime_ns}"
-                    lines.append(f"{child.path[start:]}\0{told.st_size}\0{times}\0{told.st_ino}\0{told.st_mode}\n")
+                    known = child.stat(follow_symlinks=False)
+                    times = f"{known.st_mtime_ns}\0{known.st_ctime_ns}"
+                    lines.append(f"{child.path[start:]}\0{known.st_size}\0{times}\0{known.st_ino}\0{known.st_mode}\n")
     return hashlib.sha256("".join(sorted(lines)).encode("utf-8", "surrogateescape")).hexdigest()
 
 

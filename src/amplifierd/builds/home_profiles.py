@@ -417,9 +417,9 @@ def _check_frozen(profile_id: ProfileId, found: Sequence[Reason], *, force: bool
     """Refuse what would need something new."""
     reasons = [Reason("forced")] if force else [each for each in found if each.code not in RESTORABLE]
     if reasons:
-        told = ", ".join(dict.fromkeys(each.code for each in reasons))
+        text = ", ".join(dict.fromkeys(each.code for each in reasons))
         raise ProfileCompilationError(
-            f"Profile {profile_id} is frozen and its build is stale: {told}",
+            f"Profile {profile_id} is frozen and its build is stale: {text}",
             code="frozen",
             problems=[str(each) for each in reasons],
             hint="compile it without frozen",

@@ -58,8 +58,8 @@ def origin_at(origins: Mapping[str, Any], steps: Sequence[str]) -> Mapping[str, 
 
 def replaced_sources(origins: Mapping[str, Any]) -> dict[str, str]:
     """Return the sources that installed modules take the place of, by module."""
-    found = {parse_path(path): told for path, told in origins.items() if told["origin"]["profile"] == REPLACING}
-    return {steps[-2]: told["overrode"][-1]["value"] for steps, told in found.items()}
+    found = {parse_path(path): known for path, known in origins.items() if known["origin"]["profile"] == REPLACING}
+    return {steps[-2]: known["overrode"][-1]["value"] for steps, known in found.items()}
 
 
 def declaring_paths(path: str) -> Iterator[str]:

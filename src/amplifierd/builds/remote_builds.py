@@ -97,8 +97,8 @@ class RemoteBuilds:
         except (ValueError, KeyError, TypeError, LockUnusableError) as error:
             raise RefResolutionError(f"{where} cannot be understood: {error}", where, "integrity") from error
         if (found.profile_id, found.build_id, lock.build_id) != (profile_id, build_id, build_id):
-            told = f"{where} is about build {lock.build_id} of profile {found.profile_id}"
-            raise RefResolutionError(told, where, "integrity")
+            text = f"{where} is about build {lock.build_id} of profile {found.profile_id}"
+            raise RefResolutionError(text, where, "integrity")
         return found
 
     async def add(self, build: Build) -> PublishedBuild:
@@ -125,8 +125,8 @@ class RemoteBuilds:
         archive, target = work / "archive", work / "build"
         where = f"{self._place}/{published.archive_name}"
         if published.measured.size > self._most_bytes:
-            told = f"{where} is larger than {self._most_bytes:,} bytes"
-            raise RefResolutionError(told, where, "too-large", hint="raise the setting builds.max_bytes")
+            text = f"{where} is larger than {self._most_bytes:,} bytes"
+            raise RefResolutionError(text, where, "too-large", hint="raise the setting builds.max_bytes")
         await self._place.fetch(published.archive_name, archive)
         await in_thread(lambda stop: unpack(archive, target, published.measured, ref=where, stop=stop))
         await in_thread(lambda stop: _check(target, published, where))
@@ -148,11 +148,11 @@ def _check(directory: Path, published: PublishedBuild, where: str) -> None:
     except LockUnusableError as error:
         raise RefResolutionError(f"{where} is not a build: {error}", where, "integrity") from error
     if lock.data != published.lock.data:
-        told = f"{where} has build {lock.build_id} in it"
-        raise RefResolutionError(told, where, "integrity")
+        text = f"{where} has build {lock.build_id} in it"
+        raise RefResolutionError(text, where, "integrity")
     if damaged := find_damaged(directory, lock):
-        told = f"{where} is not what its lock says: {', '.join(damaged)}"
-        raise RefResolutionError(told, where, "integrity")
+        text = f"{where} is not what its lock says: {', '.join(damaged)}"
+        raise RefResolutionError(text, where, "integrity")
 
 
 # A build as one archive: the same bytes wherever it is packed, and unpacked so that nothing lands outside.

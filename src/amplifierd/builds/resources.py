@@ -129,11 +129,11 @@ def find_wanted(merged: MergedProfile, roots: Roots, locked: Iterable[ResourceKe
 def with_installed(merged: MergedProfile, replaced: Collection[str]) -> MergedProfile:
     """Return a profile in which some modules are the installed ones, whatever source it names; a warning says so."""
     plan = MountPlan(merged.sections)
-    told = tell_replaced(plan, replaced)
-    if not told:
+    found = tell_replaced(plan, replaced)
+    if not found:
         return merged
     sections = plan.map(without_source(replaced))
-    return replace(merged, sections=sections, issues=(*merged.issues, *told), named=merged.sections)
+    return replace(merged, sections=sections, issues=(*merged.issues, *found), named=merged.sections)
 
 
 def tell_replaced(plan: MountPlan, replaced: Collection[str]) -> list[Issue]:

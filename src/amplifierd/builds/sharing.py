@@ -93,8 +93,8 @@ class BuildSharing:
         if known is None:
             self._tell(build.profile_id, f"publishing build {build.build_id[:12]}")
             if kept := await asyncio.to_thread(lambda: find_literal_secrets(build.plan())):
-                told = "profile %s has secrets that only this home knows: %s; write ${VARIABLE} in their place"
-                logger.warning(told, build.profile_id, ", ".join(kept))
+                text = "profile %s has secrets that only this home knows: %s; write ${VARIABLE} in their place"
+                logger.warning(text, build.profile_id, ", ".join(kept))
             known = await self.remote.add(build)
             logger.info("build %s of profile %s is published at %s", build.build_id, build.profile_id, self._remote)
         await asyncio.to_thread(self._mark, build)

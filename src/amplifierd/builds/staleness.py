@@ -342,13 +342,15 @@ def _read(
 
 def _unreachable(profile_id: ProfileId, failures: Iterable[BaseException]) -> BaseException:
     """Return one error for all references that remotes cannot answer for."""
-    told = []
+    entries = []
     for failure in failures:
         if not isinstance(failure, AmplifierError):
             return failure
-        told.append(failure.message)
-    lines = "".join(f"\n  {text}" for text in told)
-    return ProfileCompilationError(f"Profile {profile_id} cannot be refreshed:{lines}", code=UNREACHABLE, problems=told)
+        entries.append(failure.message)
+    lines = "".join(f"\n  {text}" for text in entries)
+    return ProfileCompilationError(
+        f"Profile {profile_id} cannot be refreshed:{lines}", code=UNREACHABLE, problems=entries
+    )
 
 
 def _locked(lock: ProfileLock | None) -> dict[ResourceKey, Mapping[str, Any]]:

@@ -64,9 +64,9 @@ def choose(record: SessionRecord, members: Iterable[Member]) -> Member:
     if choice.members:
         half = choice.members[: (len(choice.members) + 1) // 2]
         return min(nsmallest(2, half, key=lambda member: _draw(record.session_id, member)), key=_busyness)
-    told = "".join(f"\n  {member}: {reason}" for member, reason in choice.refused.items()) or " there are none"
+    found = "".join(f"\n  {member}: {reason}" for member, reason in choice.refused.items()) or " there are none"
     raise NowhereToRunError(
-        f"session {record.session_id} cannot run on any machine:{told}",
+        f"session {record.session_id} cannot run on any machine:{found}",
         reasons=choice.refused,
         hint=f"start a machine that has {record.working_dir}, or move the session to another working directory",
     )

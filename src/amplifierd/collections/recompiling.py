@@ -97,10 +97,10 @@ def _stamp(paths: Paths, profile_id: ProfileId) -> tuple[int, int] | None:
 
 def _lack(build: Build) -> Issue | None:
     """Return what a build lacks and why, as a warning; it can be used all the same."""
-    told = [text for text in build.warnings if text.startswith((DEPENDENCY_MISSING, DEPENDENCY_REASON))]
-    if build.status != "degraded" or not told:
+    lines = [text for text in build.warnings if text.startswith((DEPENDENCY_MISSING, DEPENDENCY_REASON))]
+    if build.status != "degraded" or not lines:
         return None
-    message = f"{build.profile_id}: {'; '.join(told)}"
+    message = f"{build.profile_id}: {'; '.join(lines)}"
     return Issue(DEPENDENCY_MISSING, message, location=build.profile_id.name, severity="warning")
 
 

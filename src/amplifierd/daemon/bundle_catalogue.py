@@ -76,8 +76,8 @@ async def remove_bundle(bundles: BundleRegistry, sessions: Sessions, name: str) 
 
 
 async def _described(bundles: BundleRegistry, state: BundleState) -> dict[str, Any]:
-    told = state.to_dict()
-    about = {key: told.get(key) for key in ("name", "uri", "version", "loaded_at")}
+    found = state.to_dict()
+    about = {key: found.get(key) for key in ("name", "uri", "version", "loaded_at")}
     try:
         bundle = await bundles.load_source(state.name)
     except BundleError as error:

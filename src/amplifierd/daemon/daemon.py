@@ -272,8 +272,8 @@ class Daemon:
     def _tell_operation(self, operation: dict[str, Any]) -> None:
         """Let those who asked for long work see how it goes on; what came of it they have to ask for."""
         self.metrics.count_operation(operation)
-        told = {key: operation[key] for key in ("id", "kind", "target", "status", "progress")}
-        self.events.tell_owners(operation["owners"], "operation:updated", told)
+        data = {key: operation[key] for key in ("id", "kind", "target", "status", "progress")}
+        self.events.tell_owners(operation["owners"], "operation:updated", data)
 
     async def _extract_collections(self) -> None:
         """Have the profiles of collections that were never extracted; what has to be fetched comes later."""

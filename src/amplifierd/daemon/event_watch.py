@@ -124,9 +124,9 @@ class SessionWatch(EventWatch):
 
     async def _anew(self) -> Batches:
         last = self._last or await self._stored.last_cursor()
-        told = {"session_id": self._session_id, "sequence": last.seq, **self._facts()}
+        data = {"session_id": self._session_id, "sequence": last.seq, **self._facts()}
         connected = daemon_event(
-            "stream:connected", told, session_id=self._session_id, root_id=self._root_id, cursor=last
+            "stream:connected", data, session_id=self._session_id, root_id=self._root_id, cursor=last
         )
         recent = self._recent[-self._replay :] if self._replay else []
         if missing := self._replay - len(recent):
@@ -232,8 +232,8 @@ class GlobalWatch(EventWatch):
         if after is None:
             recent = [event for event in ring.after(lambda _: False) if self._subscriber.wants(event)] if replay else []
             facts: dict[str, Any] = {"session_id": None, "sequence": f"{hub.boot_id}-{ring.last}"}
-            told = {**facts, "activity": None, "pending_approvals": []}
-            self._first = [daemon_event("stream:connected", told), *recent[-replay:]]
+            data = {**facts, "activity": None, "pending_approvals": []}
+            self._first = [daemon_event("stream:connected", data), *recent[-replay:]]
         elif known is None or not ring.floor <= known <= ring.last:
             reason = "other-boot" if known is None else "evicted" if known < ring.floor else "unknown"
             self._first = [_gap(after, f"{hub.boot_id}-{ring.last}", reason)]

@@ -36,12 +36,12 @@ def logging_about(**facts: str) -> Iterator[None]:
 
     The facts are `request_id`, `session_id` and `correlation_id`. What outlives the block is about something else.
     """
-    told = dict(facts)
-    token = _about.set(told)
+    data = dict(facts)
+    token = _about.set(data)
     try:
         yield
     finally:
-        told.clear()
+        data.clear()
         _about.reset(token)
 
 

@@ -236,9 +236,9 @@ class Operations:
             self._file.replace(each.to_stored() for each in self._operations.values())
 
     def _tell(self, operation: Operation) -> None:
-        told = operation.to_stored()
+        found = operation.to_stored()
         if self._loop is not None and self.listeners:
-            self._loop.call_soon_threadsafe(self._tell_all, told)
+            self._loop.call_soon_threadsafe(self._tell_all, found)
 
     def _tell_all(self, told: dict[str, Any]) -> None:
         for listener in self.listeners:

@@ -45,8 +45,8 @@ class Elsewhere:
 
     async def ask(self, target: str, caller: Caller | None, address: str) -> dict[Destination, dict[str, Any]]:
         """Return what every other daemon answers to a caller's question; one that cannot answer it is left out."""
-        told, others = carried(caller, address), self._cluster.view.daemons(beside=self._cluster.member_id)
-        answers = await asyncio.gather(*(self._ask_one(to, target, told) for to in others))
+        found, others = carried(caller, address), self._cluster.view.daemons(beside=self._cluster.member_id)
+        answers = await asyncio.gather(*(self._ask_one(to, target, found) for to in others))
         return {to: answer for to, answer in zip(others, answers, strict=True) if answer is not None}
 
     async def who_knows(self, target: str, caller: Caller | None, address: str) -> Destination | None:
@@ -228,13 +228,13 @@ class StatesElsewhere:
         return await self._ask(self._cluster.view.daemons(beside=self._cluster.member_id))
 
     async def _ask(self, members: Iterable[Destination]) -> dict[str, StateElsewhere]:
-        told = await asyncio.gather(*map(self._ask_one, members))
-        return {session_id: state for states in told for session_id, state in states.items()}
+        found = await asyncio.gather(*map(self._ask_one, members))
+        return {session_id: state for states in found for session_id, state in states.items()}
 
     async def _ask_one(self, to: Destination) -> dict[str, StateElsewhere]:
-        told = self._told.get(to.member_id)
-        if told is not None and time.monotonic() - told.at < _FRESH_S:
-            return told.states
+        found = self._told.get(to.member_id)
+        if found is not None and time.monotonic() - found.at < _FRESH_S:
+            return found.states
         try:
             answer = await self._cluster.peers.ask(to, STATES_TARGET, caller=self._caller)
         except MemberError as error:

@@ -184,8 +184,8 @@ class ProfileEdits:
 
     def _check(self, profile_id: str, text: str) -> None:
         if found := errors(self._profiles.validate(text if text.startswith("---") else f"\n{text}")):
-            told = "\n".join(f"  {issue}" for issue in found)
-            raise ProfileValidationError(f"Profile {profile_id} is not valid:\n{told}", found)
+            message = "\n".join(f"  {issue}" for issue in found)
+            raise ProfileValidationError(f"Profile {profile_id} is not valid:\n{message}", found)
 
     def _locked(self) -> Any:
         return locked_now(self._paths.locks / "own-profiles.lock", wait_s=_LOCK_WAIT_S)

@@ -153,8 +153,8 @@ class LibraryEvents:
     def seen(self, profile: ProfileStatus) -> None:
         """Tell of a profile whose build is not what its sources say any more."""
         if profile.status == "stale":
-            told = {"profile_id": str(profile.profile_id), "status": profile.status, "reasons": list(profile.codes)}
-            self._tell("profile:stale", told)
+            data = {"profile_id": str(profile.profile_id), "status": profile.status, "reasons": list(profile.codes)}
+            self._tell("profile:stale", data)
 
 
 _AT_A_TIME = 500

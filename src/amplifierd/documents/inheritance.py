@@ -79,11 +79,11 @@ class MergedProfile:
         """
         whole = {**self.sections, "instruction": self.body} if self.body else self.sections
         section = path.partition("[")[0].partition(".")[0]
-        told = partial(explain, owner="profile", lists="replace", identity=partial(module_identity, section))
+        known = partial(explain, owner="profile", lists="replace", identity=partial(module_identity, section))
         try:
-            return told(whole, self.layers, path)
+            return known(whole, self.layers, path)
         except KeyError:
-            found = told(self.named, self.layers, path)
+            found = known(self.named, self.layers, path)
         over = {"value": shown(str(found["value"])), "origin": found["origin"], "merged": False}
         origin = {"profile": REPLACING, "file": None, "line": None}
         return {"value": "installed", "origin": origin, "overrode": [*found["overrode"], over]}

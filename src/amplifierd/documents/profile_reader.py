@@ -165,12 +165,12 @@ class _Reading:
     def _note_yaml_error(self, error: yaml.YAMLError, first_line: int) -> None:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or str(error)
-        told = _LINE_IN_TEXT.search(problem)
+        found = _LINE_IN_TEXT.search(problem)
         if mark:
             line, column = mark.line + first_line, mark.column + 1
         else:
-            line, column = int(told[1]) + first_line - 1 if told else first_line, 1
-        problem = _LINE_IN_TEXT.sub(f"line {line}", problem) if told and not mark else problem
+            line, column = int(found[1]) + first_line - 1 if found else first_line, 1
+        problem = _LINE_IN_TEXT.sub(f"line {line}", problem) if found and not mark else problem
         message = f"Invalid YAML in {self.path}: line {line}, column {column}: {problem}"
         fix = "correct the YAML between the two lines ---"
         self.issues.append(Issue("invalid-yaml", message, file=self.path, line=line, fix=fix))

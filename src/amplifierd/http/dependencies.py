@@ -45,8 +45,8 @@ class requires:
 
 def note(request: Request, **facts: Any) -> None:
     """Have the audit log say more about a request than its path; passwords in sources are left out."""
-    told = {name: shown(value) if isinstance(value, str) else value for name, value in facts.items()}
-    setattr(request.state, AUDIT_DETAILS, told)
+    data = {name: shown(value) if isinstance(value, str) else value for name, value in facts.items()}
+    setattr(request.state, AUDIT_DETAILS, data)
 
 
 TheDaemon = Annotated[Daemon, Depends(_daemon)]

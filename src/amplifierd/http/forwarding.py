@@ -268,8 +268,8 @@ class BufferedSend:
             problem = json.loads(b"".join(message.get("body", b"") for message in self._kept[1:]))
         except ValueError:
             return False
-        told = problem.get("error", problem) if isinstance(problem, dict) else {}
-        return isinstance(told, dict) and told.get("code") in _ELSEWHERE
+        found = problem.get("error", problem) if isinstance(problem, dict) else {}
+        return isinstance(found, dict) and found.get("code") in _ELSEWHERE
 
     async def release(self) -> None:
         """Send what was kept after all."""

@@ -90,8 +90,8 @@ class LoginCookie:
 
 def is_same_origin(scheme: str, headers: Headers) -> bool:
     """True if a browser tells that a request comes from a page of ours; one that tells nothing does not."""
-    told = _told(scheme, headers)
-    return bool(told) and all(told)
+    found = _told(scheme, headers)
+    return bool(found) and all(found)
 
 
 def is_of_other_site(scheme: str, headers: Headers) -> bool:

@@ -125,12 +125,12 @@ def _message(message: ChatMessage) -> dict[str, Any]:
     """Return an earlier message as our transcripts have it."""
     text, images = _parts(message.content)
     content: Any = [{"type": "text", "text": text}, *images] if images else text
-    told: dict[str, Any] = {"role": message.role, "content": content}
+    data: dict[str, Any] = {"role": message.role, "content": content}
     if message.tool_calls:
-        told["tool_calls"] = [_call(call) for call in message.tool_calls]
+        data["tool_calls"] = [_call(call) for call in message.tool_calls]
     if message.role == "tool":
-        told["tool_call_id"] = message.tool_call_id
-    return told
+        data["tool_call_id"] = message.tool_call_id
+    return data
 
 
 def _answer(message: ChatMessage) -> dict[str, Any]:
@@ -210,9 +210,9 @@ def usage(used: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a turn used in OpenAI's shape, with its cost in USD where it is known."""
     tokens = used.get("tokens") or {}
     given, made = int(tokens.get("input") or 0), int(tokens.get("output") or 0)
-    told: dict[str, Any] = {"prompt_tokens": given, "completion_tokens": made, "total_tokens": given + made}
-    told["prompt_tokens_details"] = {"cached_tokens": int(tokens.get("cache_read") or 0)}
-    return {**told, "cost": used.get("cost_usd")}
+    data: dict[str, Any] = {"prompt_tokens": given, "completion_tokens": made, "total_tokens": given + made}
+    data["prompt_tokens_details"] = {"cached_tokens": int(tokens.get("cache_read") or 0)}
+    return {**data, "cost": used.get("cost_usd")}
 
 
 # A completion as a stream of OpenAI's chunks: one that ends with its client, and one that goes on without it.
@@ -242,11 +242,11 @@ class Chunks:
             done = await self.running.done()
         except AmplifierError as error:
             return _data(openai_error(public_document(error)))
-        told = [chunk(self.head, {"tool_calls": tool_calls(done.calls, numbered=True)})] if done.calls else []
-        told.append(chunk(self.head, {}, finish_reason(done)))
+        lines = [chunk(self.head, {"tool_calls": tool_calls(done.calls, numbered=True)})] if done.calls else []
+        lines.append(chunk(self.head, {}, finish_reason(done)))
         if self.with_usage:
-            told.append({**self.head, "object": "chat.completion.chunk", "choices": [], "usage": usage(done.usage)})
-        return b"".join(map(_data, told)) + b"data: [DONE]\n\n"
+            lines.append({**self.head, "object": "chat.completion.chunk", "choices": [], "usage": usage(done.usage)})
+        return b"".join(map(_data, lines)) + b"data: [DONE]\n\n"
 
 
 class CompletionStream(StreamingResponse):

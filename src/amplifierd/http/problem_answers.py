@@ -49,13 +49,13 @@ def error_answer(request: Request, error: Exception) -> JSONResponse:
 
 def problem_answer(request: Request, document: Mapping[str, Any]) -> JSONResponse:
     """Return a problem as a response; it says which request it was."""
-    told = {**document, "instance": request.url.path, "request_id": getattr(request.state, "request_id", None)}
-    headers = {"WWW-Authenticate": "Bearer"} if told["status"] == 401 else {}
-    if (seconds := told.get("retry_after_seconds", _A_MOMENT.get(told["code"]))) is not None:
+    data = {**document, "instance": request.url.path, "request_id": getattr(request.state, "request_id", None)}
+    headers = {"WWW-Authenticate": "Bearer"} if data["status"] == 401 else {}
+    if (seconds := data.get("retry_after_seconds", _A_MOMENT.get(data["code"]))) is not None:
         headers["Retry-After"] = str(max(1, round(seconds)))
     if request.url.path.startswith(OPENAI):
-        return JSONResponse(openai_error(told), status_code=openai_status(told["status"]), headers=headers)
-    return JSONResponse(told, status_code=told["status"], headers=headers, media_type=MEDIA_TYPE)
+        return JSONResponse(openai_error(data), status_code=openai_status(data["status"]), headers=headers)
+    return JSONResponse(data, status_code=data["status"], headers=headers, media_type=MEDIA_TYPE)
 
 
 def plain_problem(status: int, code: str, detail: str, **more: Any) -> dict[str, Any]:

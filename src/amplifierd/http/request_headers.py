@@ -106,9 +106,9 @@ def client_of(peer: Address | None, headers: Headers, proxies: TrustedProxies) -
 
 def scheme_of(scope: Scope, headers: Headers, proxies: TrustedProxies) -> str:
     """Return how the client speaks to us, or to the trusted proxy that takes its TLS off: `http` or `https`."""
-    told = headers.get(b"x-forwarded-proto", b"").decode("latin-1").lower()
-    if told in ("http", "https") and proxies.has(peer_of(scope)):
-        return told
+    found = headers.get(b"x-forwarded-proto", b"").decode("latin-1").lower()
+    if found in ("http", "https") and proxies.has(peer_of(scope)):
+        return found
     scheme: str = scope["scheme"]
     return scheme
 

@@ -205,8 +205,8 @@ class Composer:
         shipped = self._shipped_guards(plan)
         guards = own_guards(plan, shipped.sections if shipped is not None else {})
         own, refusals, shown_here = self._guarded(bundle, guards)
-        told = tell_replaced(own.view(), self._replaced)
-        if told:
+        known = tell_replaced(own.view(), self._replaced)
+        if known:
             own = own.revised(own.layers(), **own.view().map(without_source(self._replaced)))
         is_behaviour = _is_behaviour(bundle)
         part = plan if is_behaviour else _what_lacks(own, plan)
@@ -229,7 +229,7 @@ class Composer:
             is_behaviour=is_behaviour,
             given=tuple(_given(below)),
             refusals=tuple(refusals),
-            replaced=tuple(f"{issue.code}: {issue.message}" for issue in told),
+            replaced=tuple(f"{issue.code}: {issue.message}" for issue in known),
             shown_here=tuple(shown_here),
         )
 

@@ -96,9 +96,9 @@ class ForeignValues:
         missing = [need for need in needs if not self._agreements.cover(need.agreement)]
         if missing:
             agreements = tuple(dict.fromkeys(need.agreement for need in missing))
-            told = "".join(f"\n  {need}" for need in dict.fromkeys(missing))
+            text = "".join(f"\n  {need}" for need in dict.fromkeys(missing))
             raise AgreementNeededError(
-                f"What comes from elsewhere gets keys and variables only if you agree:{told}",
+                f"What comes from elsewhere gets keys and variables only if you agree:{text}",
                 [each.to_dict() for each in agreements],
                 hint="if you want that: " + "; ".join(each.command for each in agreements),
             )

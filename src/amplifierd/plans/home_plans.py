@@ -266,10 +266,10 @@ def _is_given(given: Mapping[str, Any], path: str) -> bool:
 
 def _check_context(build: Build, given: Mapping[str, Any]) -> None:
     """Raise when neither the profile nor the request names a context."""
-    told = next((text for text in build.lock.warnings if text.startswith("context-missing: ")), None)
+    found = next((text for text in build.lock.warnings if text.startswith("context-missing: ")), None)
     named = MountPlan(given).at("session.context")
-    if told is not None and not (named and named.raw):
-        issue = Issue("context-missing", told.partition(": ")[2], "session", fix="add session.context")
+    if found is not None and not (named and named.raw):
+        issue = Issue("context-missing", found.partition(": ")[2], "session", fix="add session.context")
         raise ProfileValidationError(f"Profile {build.profile_id} is not valid:\n  {issue}", [issue])
 
 

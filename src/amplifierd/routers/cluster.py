@@ -133,8 +133,8 @@ async def drain_member(daemon: TheDaemon, caller: Admin, request: Request, membe
     to = next((to for to in cluster.view.daemons(beside=cluster.member_id) if to.member_id == member_id), None)
     if to is None or is_relayed(request):
         raise RequestRefusedError(f"there is no daemon {member_id!r}", code="member-not-found", hint="GET /cluster")
-    told = carried(caller, request.state.address)
-    async with cluster.peers.send(to, "POST", target_of(request.scope), caller=told) as response:
+    found = carried(caller, request.state.address)
+    async with cluster.peers.send(to, "POST", target_of(request.scope), caller=found) as response:
         if response.status_code != 202:
             raise MemberError(f"{to.address} answered with the status {response.status_code}")
     return Leaving(member_id=member_id)

@@ -217,8 +217,8 @@ async def _sync(
             force_compile=body.force_compile,
         )
         if found and all(each.status == "error" for each in found.values()):
-            told = "; ".join(issue.message for each in found.values() for issue in each.errors)
-            raise RequestRefusedError(f"nothing could be synced: {told}", code="sync-failed")
+            text = "; ".join(issue.message for each in found.values() for issue in each.errors)
+            raise RequestRefusedError(f"nothing could be synced: {text}", code="sync-failed")
         return SyncResults(results={key: SyncInfo(**each.to_dict()) for key, each in found.items()}).model_dump()
 
     kind = "collection-check" if body.check_only else "collection-sync"

@@ -45,8 +45,8 @@ async def list_operations(
     """List operations of the last 24 hours, the newest first: your own, or all for an admin."""
     known = [OperationInfo(**each.to_json()) for each in daemon.operations.list(caller)]
     if daemon.elsewhere is not None and not is_relayed(request):
-        told = await daemon.elsewhere.ask(f"{API}/operations?limit={MAX_PAGE}", caller, request.state.address)
-        known += [OperationInfo(**each) for page in told.values() for each in page["operations"]]
+        found = await daemon.elsewhere.ask(f"{API}/operations?limit={MAX_PAGE}", caller, request.state.address)
+        known += [OperationInfo(**each) for page in found.values() for each in page["operations"]]
         known.sort(key=lambda each: each.created_at, reverse=True)
     part, facts = paged(known, limit, offset)
     return OperationPage(operations=[*part], **facts)

@@ -234,14 +234,14 @@ def _describe(daemon: Daemon, profile_id: ProfileId, *, resolved: bool) -> Profi
         return ProfileDetails(**{**masked(merged.document.sections), **info, "instruction": merged.document.body})
     chain = [str(each.profile_id) for each in (*merged.ancestors, merged.document)]
     provenance = {key: merged.explain(key) for key in merged.sections}
-    told = {
+    data = {
         "instruction": merged.body,
         "inheritance_chain": chain,
         "provenance": masked(
             {key: {"origin": each["origin"], "overrode": each["overrode"]} for key, each in provenance.items()}
         ),
     }
-    return ProfileDetails(**{**masked(merged.sections), **info, **told})
+    return ProfileDetails(**{**masked(merged.sections), **info, **data})
 
 
 def _create(daemon: Daemon, body: ProfileText) -> ProfileId:

@@ -93,8 +93,8 @@ async def compare_with_newest(daemon: TheDaemon, caller: Reader, session_id: Ses
     newest = await asyncio.to_thread(home.profiles.find_build, record.profile_name)
     is_newest = newest is not None and newest.build_id == record.build_id
     own = await _build_of(daemon, record)
-    told = [await asyncio.to_thread(build.instruction) for build in (newest, own) if build is not None]
-    is_told_otherwise = len({*told}) == 2
+    lines = [await asyncio.to_thread(build.instruction) for build in (newest, own) if build is not None]
+    is_told_otherwise = len({*lines}) == 2
     return NewestBuild(
         session_id=session_id,
         profile_id=record.profile_name,

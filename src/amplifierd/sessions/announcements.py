@@ -54,16 +54,16 @@ class Announcements:
         Raises:
             SessionExistsError: the id is taken.
         """
-        with self._telling(new, tree, correlation_id, nesting) as told:
-            return await self._store.create(told, holder)
+        with self._announced(new, tree, correlation_id, nesting) as found:
+            return await self._store.create(found, holder)
 
     async def add(self, new: NewSession, holder: Holder, tree: TreeEvents | None = None) -> None:
         """Store a session that no one holds, in the same way."""
-        with self._telling(new, tree) as told:
-            await self._store.add(told, holder)
+        with self._announced(new, tree) as found:
+            await self._store.add(found, holder)
 
     @contextmanager
-    def _telling(
+    def _announced(
         self,
         new: NewSession,
         tree: TreeEvents | None,
@@ -117,7 +117,7 @@ def created_at(new: NewSession) -> Cursor:
     return last_of([new]).next_event()
 
 
-def changes_told(record: SessionRecord, fields: Sequence[str]) -> tuple[tuple[str, dict[str, Any]], ...]:
+def change_events(record: SessionRecord, fields: Sequence[str]) -> tuple[tuple[str, dict[str, Any]], ...]:
     """Return the events for fields that were changed while a session was not loaded."""
     updated = (UPDATED, {"fields_changed": sorted(fields), "revision": record.revision})
     return (updated, (STATUS, {"status": record.status, "activity": None})) if "status" in fields else (updated,)

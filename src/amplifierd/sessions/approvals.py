@@ -164,7 +164,7 @@ class ApprovalQueue:
         question = self._waiting[approval.request_id] = _Question(approval, began_at)
         consulting: asyncio.Task[None] | None = None
         try:
-            await self._tell(event, approval, _announcement(approval, event))
+            await self._publish(event, approval, _announcement(approval, event))
             if self._approver is not None:
                 consulting = start_task(self._consult(self._approver, question))
                 consulting.add_done_callback(question.fail_with)
@@ -177,8 +177,8 @@ class ApprovalQueue:
             if consulting is not None:
                 consulting.cancel()
             self._finish(answered)
-            told = APPROVAL_EXPIRED if answered.status == "expired" else APPROVAL_RESOLVED
-            await self._tell(told, answered, {"decision": answered.decision, "by": answered.by})
+            found = APPROVAL_EXPIRED if answered.status == "expired" else APPROVAL_RESOLVED
+            await self._publish(found, answered, {"decision": answered.decision, "by": answered.by})
         return answered
 
     async def _consult(self, approver: Approver, question: _Question) -> None:
@@ -235,7 +235,7 @@ class ApprovalQueue:
         if len(self._finished) > _FINISHED_KEPT:
             self._finished.popitem(last=False)
 
-    async def _tell(self, event: str, approval: Approval, data: dict[str, Any]) -> None:
+    async def _publish(self, event: str, approval: Approval, data: dict[str, Any]) -> None:
         with Boundary(logger, "%s could not be announced: %s", event):
             named = {"request_id": approval.request_id, "session_id": approval.session_id}
             await settle(self._emit(event, {**named, **data}))
@@ -293,7 +293,7 @@ def _interrupted(question: _Question, interruption: BaseException) -> Approval:
 
 def _announcement(approval: Approval, event: str) -> dict[str, Any]:
     known = {"tool_name": approval.tool_name, "tool_call_id": approval.tool_call_id}
-    told = {
+    data = {
         **{name: value for name, value in known.items() if value is not None},
         "action": approval.action,
         "risk_level": approval.risk_level,
@@ -303,7 +303,7 @@ def _announcement(approval: Approval, event: str) -> dict[str, Any]:
         "always_covers": approval.always_covers,
     }
     asked = {"timeout": approval.timeout, "default": approval.default}
-    return {**told, **asked} if event == APPROVAL_REQUIRED else told
+    return {**data, **asked} if event == APPROVAL_REQUIRED else data
 
 
 def _failure(error: BaseException | None) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from amplifierd.session_store.protocol import Message
 from amplifierd.session_store.record import SessionRecord
 
-from .announcements import changes_told
+from .announcements import change_events
 from .compaction import DOCUMENT as COMPACTION
 from .compaction import Compaction, KeptCompaction, compact
 from .context_messages import DOCUMENT, for_other_agent
@@ -51,7 +51,7 @@ async def rewrite(runner: ExecutionRunner, kept: list[Message], dropped: Sequenc
         await runner.kernel.rebuild(kept, turn)
         changed = {"message_count": len(kept), "turn_count": turn}
         runner.record = await runner.runtime.store.update(runner.hold, **changed)
-        await runner.journal.write_all([*deletions(dropped), *changes_told(runner.record, [*changed])])
+        await runner.journal.write_all([*deletions(dropped), *change_events(runner.record, [*changed])])
         return runner.record
 
 
@@ -60,7 +60,7 @@ async def switch(
     setup: SessionSetup,
     plan: Mapping[str, Any],
     changes: Mapping[str, Any],
-    told: Mapping[str, Any],
+    facts: Mapping[str, Any],
 ) -> SessionRecord:
     """Go on with another plan and the whole history. Modules that cannot be loaded leave everything as it was.
 
@@ -72,14 +72,14 @@ async def switch(
         kernel = KernelSession(runner)
         try:
             await kernel.load(plan)
-            told_so_far = await runner.runtime.store.read_document(runner.session_id, DOCUMENT)
-            documents = {DOCUMENT: for_other_agent(told_so_far)}
+            known_so_far = await runner.runtime.store.read_document(runner.session_id, DOCUMENT)
+            documents = {DOCUMENT: for_other_agent(known_so_far)}
             await runner.runtime.store.switch_plan(runner.hold, plan, documents, **changes)
         except BaseException:
             runner.setup = before
             await kernel.close()
             raise
-        await runner.journal.write("session:profile_changed", told)
+        await runner.journal.write("session:profile_changed", facts)
         await runner.close_kernel()
         runner.record = await runner.runtime.store.read(runner.session_id)
         await runner.begin(kernel)

@@ -160,10 +160,10 @@ class Branches:
 
     async def _documents(self, session_id: str, turn: int | None) -> dict[str, Any]:
         found = {name: await self._store.read_document(session_id, name) for name in _COPIED_DOCUMENTS}
-        told = found.get(DOCUMENT)
-        if turn is not None and isinstance(told, Mapping):
-            kept = [entry for entry in told.get("messages") or () if (entry.get("turn") or 0) <= turn]
-            found[DOCUMENT] = {**told, "messages": kept}
+        known = found.get(DOCUMENT)
+        if turn is not None and isinstance(known, Mapping):
+            kept = [entry for entry in known.get("messages") or () if (entry.get("turn") or 0) <= turn]
+            found[DOCUMENT] = {**known, "messages": kept}
         return {name: value for name, value in found.items() if value is not None}
 
     async def _store_free(self, new: NewSession, tree: TreeEvents | None = None) -> SessionRecord:

@@ -28,7 +28,7 @@ class TurnCheckpoints(CallLayer):
 
     def __init__(self, checkpoints: Checkpoints, write: Write) -> None:
         self._checkpoints, self._write = checkpoints, write
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     async def take(self, turn: int, label: str) -> Checkpoint | CheckpointError:
         """Take a checkpoint, or return why there is none; `news` says so.
@@ -68,9 +68,9 @@ class TurnCheckpoints(CallLayer):
                 await self._write(name, data)
 
     def _missing(self, reason: str) -> list[News]:
-        if reason in self._told:
+        if reason in self._reported:
             return []
-        self._told.add(reason)
+        self._reported.add(reason)
         return [("checkpoint:incomplete", {"reason": reason})]
 
 

@@ -115,10 +115,10 @@ class ContextMessages:
             turn = message.get("turn")
             while waiting and isinstance(turn, int) and waiting[0]["turn"] <= turn:
                 whole.append((waiting.pop(0), False))
-            whole.append((self._as_told(message), True))
+            whole.append((self._as_message(message), True))
         return [*whole, *((entry, False) for entry in waiting)]
 
-    def _as_told(self, message: Message) -> Message:
+    def _as_message(self, message: Message) -> Message:
         """Return a message of the transcript as the context had it."""
         content = self.reworded.get(str(message.get("id")))
         return message if content is None else {**message, "content": content}
@@ -147,8 +147,8 @@ class ContextMessages:
             {**message, "origin": {"kind": kind, "sources": message["source_mentions"]}} for message in loaded.messages
         ]
         if entries and self.in_system_prompt is not None:
-            told = await self.in_system_prompt()
-            entries = [entry for entry in entries if entry["content_hash"] not in told]
+            found = await self.in_system_prompt()
+            entries = [entry for entry in entries if entry["content_hash"] not in found]
         return self._keep(entries, turn)
 
     def _keep(self, entries: Sequence[Message], turn: int) -> list[Message]:

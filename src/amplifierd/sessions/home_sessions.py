@@ -33,7 +33,7 @@ from amplifierd.session_store.protocol import (
 from amplifierd.session_store.record import SessionRecord, checked_session_id, state_conflict
 from amplifierd.signing_keys import SigningKeys
 
-from .announcements import changes_told
+from .announcements import change_events
 from .between_turns import rewrite, switch
 from .branches import Branches, OrphanedTools
 from .checkpointing import Undone, changes_of, undo_files
@@ -198,8 +198,8 @@ class Sessions:
         build_id = setup.build.build_id if setup.build else None
         changes = {"profile_name": str(setup.profile_id), "bundle": None, "base_profile": None, "stale": False}
         changes["build_id"] = build_id
-        told = {"from": record.profile_name or record.bundle, "to": changes["profile_name"], "build_id": build_id}
-        return await self._switch(session_id, setup, plan, changes, told, cancel=cancel)
+        data = {"from": record.profile_name or record.bundle, "to": changes["profile_name"], "build_id": build_id}
+        return await self._switch(session_id, setup, plan, changes, data, cancel=cancel)
 
     async def plan_with(self, session_id: str, profile: str) -> Mapping[str, Any]:
         """Return the plan with which a session would go on with another profile; no module of it is loaded."""
@@ -233,11 +233,11 @@ class Sessions:
         given = choice.overrides(plan, self.runtime.environment, self.runtime.find_key)
         changes = {"settings_overrides": merge_sections(record.settings_overrides, given)}
         agent = record.profile_name or record.bundle
-        told = {"from": agent, "to": agent, "build_id": record.build_id, **choice.told()}
+        data = {"from": agent, "to": agent, "build_id": record.build_id, **choice.told()}
         opened = self._opened.find(session_id)
         setup = opened.runner.setup if opened is not None else await self._opened.setup_of(record)
         changed = lay_over_plan(plan, given, allow_modules=False)
-        return await self._switch(session_id, setup, changed, changes, told, cancel=cancel)
+        return await self._switch(session_id, setup, changed, changes, data, cancel=cancel)
 
     async def _active(self, session_id: str) -> SessionRecord:
         record = await self.reader.get(session_id)
@@ -251,19 +251,19 @@ class Sessions:
         setup: SessionSetup,
         plan: Mapping[str, Any],
         changes: Mapping[str, Any],
-        told: Mapping[str, Any],
+        facts: Mapping[str, Any],
         *,
         cancel: bool,
     ) -> SessionRecord:
         """Go on with another plan, loaded or not."""
         opened = self._opened.find(session_id)
         if opened is not None:
-            return await opened.change_plan(setup, plan, changes, told, cancel=cancel)
+            return await opened.change_plan(setup, plan, changes, facts, cancel=cancel)
 
         async def switch_unloaded(hold: Hold) -> SessionRecord:
             runner = await self._opened.runner_of(await self._store.read(session_id), hold, setup)
             try:
-                return await switch(runner, setup, plan, changes, told)
+                return await switch(runner, setup, plan, changes, facts)
             finally:
                 await run_to_end(runner.cleanup())
 
@@ -287,7 +287,7 @@ class Sessions:
             transcript.turn = last_turn(stored)
             line = await transcript.add(message, lasting=True)
             record = await self._store.update(hold, message_count=len(stored) + 1)
-            await self._opened.announce(hold, record, *changes_told(record, ["message_count"]))
+            await self._opened.announce(hold, record, *change_events(record, ["message_count"]))
             return line
 
         return await self._opened.under_hold(session_id, append)
@@ -328,7 +328,7 @@ class Sessions:
             await self._store.replace_messages(hold, kept)
             changed = {"message_count": len(kept), "turn_count": turn}
             record = await self._store.update(hold, **changed)
-            await self._opened.announce(hold, record, *deletions(dropped), *changes_told(record, [*changed]))
+            await self._opened.announce(hold, record, *deletions(dropped), *change_events(record, [*changed]))
             return record
 
         return await self._opened.under_hold(session_id, rewrite_unloaded)

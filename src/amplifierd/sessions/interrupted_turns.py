@@ -146,12 +146,12 @@ class InterruptedTurns:
         if found.broken is None:
             await self._store.update(hold, **changes)
             return interrupted
-        told: list[tuple[str, dict[str, Any]]] = [(TURN_DONE, found.broken.done(found.messages))]
-        told += [(TAKEN_OVER, policy)] if interrupted.action is not None else []
+        lines: list[tuple[str, dict[str, Any]]] = [(TURN_DONE, found.broken.done(found.messages))]
+        lines += [(TAKEN_OVER, policy)] if interrupted.action is not None else []
         tree = self._announcements.tree(record.root_id, found.last.resumed(hold.epoch))
         journal = self._announcements.journal(hold, record, tree)
         journal.correlation_id = interrupted.correlation_id
-        await journal.end_turn(found.broken.turn_id, told, changes)
+        await journal.end_turn(found.broken.turn_id, lines, changes)
         return interrupted
 
 

@@ -155,10 +155,10 @@ class Journal:
         tree = self._tree
         if tree.is_settled:
             plain = plain_data(data)
-            told = plain.value
+            found = plain.value
             if self._secrets.are_in(plain.texts, plain.keys):
-                told, _ = self._secrets.cleaned(plain, by_name=True)
-            tree.pass_on(self._event(event, told, None))
+                found, _ = self._secrets.cleaned(plain, by_name=True)
+            tree.pass_on(self._event(event, found, None))
         else:
             tree.add(self._entry(event, data, is_own=False))
         if event in PIECES:
@@ -198,8 +198,8 @@ class Journal:
         keys = [key for entry in entries for key in entry.data.keys]
         if self._secrets.may_be_in(texts, keys):
             for entry in entries:
-                told, stored = self._secrets.cleaned(entry.data, by_name=not entry.is_own)
-                entry.event["data"] = told if entry.event["event"].startswith(_QUESTIONS) else stored
+                found, stored = self._secrets.cleaned(entry.data, by_name=not entry.is_own)
+                entry.event["data"] = found if entry.event["event"].startswith(_QUESTIONS) else stored
                 entry.stored = stored
 
     def try_store(self, entries: Sequence[Entry]) -> bool:

@@ -102,7 +102,7 @@ class KernelSession:
         level_gate.stand_before_tools()
         runner.unread_keys = tuple(dict.fromkeys(unread))
         await runner.journal.listen(coordinator)
-        failures = worth_telling(self.session.status.load_failures, injected, coordinator.get("providers") or {})
+        failures = worth_reporting(self.session.status.load_failures, injected, coordinator.get("providers") or {})
         self.load_failures = runtime.secrets.scrubbed(failures)
         await self._offer_approvals()
         self._policy = policy
@@ -205,24 +205,24 @@ class KernelSession:
     # --- history
 
     async def _install_history(self, inherited: Sequence[Message]) -> None:
-        runner, told = self.runner, self._known
+        runner, messages = self.runner, self._known
         store = runner.runtime.store
-        told.restore(await store.read_document(runner.session_id, DOCUMENT))
+        messages.restore(await store.read_document(runner.session_id, DOCUMENT))
         runner.transcript.install(self.messages)
         runner.transcript.on_reworded = self._keep_wording
         if self.messages:
             await self._repair()
-        is_new = not told.is_begun
+        is_new = not messages.is_begun
         if is_new:
-            told.inherit(inherited)
+            messages.inherit(inherited)
             setup = runner.setup
-            await told.begin(setup.instruction, source=setup.source, declared=setup.context)
+            await messages.begin(setup.instruction, source=setup.source, declared=setup.context)
         if self.messages:
             await self._install(self.messages)
         else:
-            await self._add(told.entries)
+            await self._add(messages.entries)
         if is_new:
-            await store.put_document(self.runner.hold, DOCUMENT, told.document())
+            await store.put_document(self.runner.hold, DOCUMENT, messages.document())
         await self._tell_unresolved()
 
     async def _repair(self) -> None:
@@ -427,7 +427,7 @@ class KernelSession:
 _NOT_MOUNTED = "Provider mount did not install a new provider instance"
 
 
-def worth_telling(
+def worth_reporting(
     failures: Sequence[Mapping[str, Any]], plan: Mapping[str, Any], providers: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     """Return the modules that are missing, with why in words.
@@ -436,7 +436,7 @@ def worth_telling(
     """
     loop = next((entry for entry in MountPlan(dict(plan)).entries() if entry.module_type == "orchestrator"), None)
     chosen = loop.config.get("default_provider") if loop is not None else None
-    told = []
+    reported = []
     for failure in map(dict, failures):
         error = str(failure.get("error"))
         if error.startswith(_NOT_MOUNTED):
@@ -444,8 +444,8 @@ def worth_telling(
                 continue
             reason = error.removeprefix(_NOT_MOUNTED).strip()
             failure["error"] = reason.removeprefix(f"{failure.get('module_id')} is not mounted: ") or error
-        told.append(failure)
-    return told
+        reported.append(failure)
+    return reported
 
 
 class RunningCalls:

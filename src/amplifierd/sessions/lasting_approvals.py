@@ -63,8 +63,8 @@ class RememberedApproval:
         return cls(value["reach"], scope, value["option"], value.get("at"))
 
     def to_json(self) -> dict[str, Any]:
-        told = {"approval_id": self.approval_id, "reach": self.reach, "option": self.option, "at": self.at}
-        return {**told, "tool": self.scope.tool, "covers": self.scope.covers, "is_exact": self.scope.is_exact}
+        data = {"approval_id": self.approval_id, "reach": self.reach, "option": self.option, "at": self.at}
+        return {**data, "tool": self.scope.tool, "covers": self.scope.covers, "is_exact": self.scope.is_exact}
 
 
 class LastingApprovals:

@@ -323,8 +323,8 @@ class ExecutionRunner:
         if "limits" in changes:
             self._limit_tree()
         self.permissions.chosen = self.record.permission_level
-        told = {"fields_changed": sorted(changes), "revision": self.record.revision}
-        await self.journal.write("session:updated", told)
+        data = {"fields_changed": sorted(changes), "revision": self.record.revision}
+        await self.journal.write("session:updated", data)
         return self.record
 
     async def note_taint(self) -> None:

@@ -87,8 +87,8 @@ class SecretValues:
         `by_name` takes out whatever has the name of a secret as well.
         """
         texts, is_named = "\n".join(data.texts), self._names_one(data.keys)
-        told = self.masked(redact_secrets(data.value) if is_named and by_name else data.value)
-        return told, self.scrubbed(told) if is_named or self._masker.mask(texts) is not texts else told
+        found = self.masked(redact_secrets(data.value) if is_named and by_name else data.value)
+        return found, self.scrubbed(found) if is_named or self._masker.mask(texts) is not texts else found
 
     def _names_one(self, keys: Sequence[str]) -> bool:
         return not self._harmless_keys.issuperset(keys) and any([self._is_secret_name(key) for key in keys])

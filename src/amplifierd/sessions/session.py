@@ -271,7 +271,7 @@ class Session:
         setup: SessionSetup,
         plan: Mapping[str, Any],
         changes: Mapping[str, Any],
-        told: Mapping[str, Any],
+        facts: Mapping[str, Any],
         *,
         cancel: bool,
     ) -> SessionRecord:
@@ -279,7 +279,7 @@ class Session:
         if cancel:
             await self._runner.cancel(immediate=True)
         async with self._queue.turn(self._queue.reserve(None, may_wait=True, session_id=self.session_id)):
-            return await switch(self._runner, setup, plan, changes, told)
+            return await switch(self._runner, setup, plan, changes, facts)
 
     async def compact(self) -> Compaction:
         """Leave older parts of the conversation out of what the model sees; the session keeps all of them.

@@ -21,7 +21,7 @@ from amplifierd.session_store.file_listing import below
 from amplifierd.session_store.protocol import Hold, SessionQuery, TrashedSession
 from amplifierd.session_store.record import SessionRecord, SessionState, checked_session_id, now, state_conflict
 
-from .announcements import RESTORED, changes_told, described
+from .announcements import RESTORED, change_events, described
 from .between_turns import move
 from .lasting_approvals import LastingApprovals, RememberedApproval, decisions_in, remembered_in
 from .open_sessions import ENDED, OpenSessions, absolute_directory
@@ -88,7 +88,7 @@ class SessionChanges:
         async def change(hold: Hold) -> SessionRecord:
             changes = find(await self._store.read(session_id))
             record = await self._store.update(hold, **changes)
-            await self._opened.announce(hold, record, *changes_told(record, [*changes]))
+            await self._opened.announce(hold, record, *change_events(record, [*changes]))
             return record
 
         async with self._opened.alone(checked_session_id(session_id)):
@@ -138,11 +138,11 @@ class SessionChanges:
 
     async def mark_stale(self, session_id: str, newer_build: str) -> SessionRecord:
         """Take note that there is a newer build of a session's profile; the session goes on with its own."""
-        told = ("session:stale", {"build_id": newer_build})
+        stale = ("session:stale", {"build_id": newer_build})
 
         async def mark(hold: Hold) -> SessionRecord:
             record = await self._store.update(hold, stale=True)
-            await self._opened.announce(hold, record, *changes_told(record, ["stale"]), told)
+            await self._opened.announce(hold, record, *change_events(record, ["stale"]), stale)
             return record
 
         async with self._opened.alone(checked_session_id(session_id)):
@@ -150,7 +150,7 @@ class SessionChanges:
             if runner is None:
                 return await self._opened.held(session_id, mark)
             await runner.change(stale=True)
-            await runner.journal.write(*told)
+            await runner.journal.write(*stale)
             return runner.record
 
     async def rename(self, session_id: str, name: str | None) -> SessionRecord:

@@ -33,7 +33,7 @@ class SessionStatus:
         self._session_id, self._journal, self._state, self._is_tainted = session_id, journal, state, is_tainted
         self._approvals, self._queue = approvals, queue
         self._becomes_idle: asyncio.Future[None] | None = None  # when someone waits for it
-        self._told: dict[str, Any] = {}
+        self._published: dict[str, Any] = {}
 
     @property
     def activity(self) -> Activity | None:
@@ -88,9 +88,9 @@ class SessionStatus:
         status: dict[str, Any] = {"status": self._state(), "activity": self.activity}
         if self._is_tainted():
             status["tainted"] = True
-        if status == self._told:
+        if status == self._published:
             return []
-        self._told = status
+        self._published = status
         return [(STATUS, status)]
 
 

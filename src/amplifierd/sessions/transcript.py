@@ -202,9 +202,9 @@ def new_message(role: str, content: Any, *, agent: str | None = None, token_coun
 
 def deletions(messages: Sequence[Message]) -> list[tuple[str, dict[str, Any]]]:
     """Return the events that say that messages are no longer part of a conversation, the last one first."""
-    told = ("role", "content", "turn")
+    fields = ("role", "content", "turn")
     return [
-        (DELETED, {"message_id": line.get("id"), **{name: line.get(name) for name in told}})
+        (DELETED, {"message_id": line.get("id"), **{name: line.get(name) for name in fields}})
         for line in reversed(messages)
     ]
 

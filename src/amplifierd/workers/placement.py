@@ -107,12 +107,12 @@ class Placement:
         secrets = await asyncio.to_thread(secrets_for, plan, os.environ, self._resolvers())
         worker = await self._worker_for(record, plan)
         try:
-            told = await self._load_in(worker, session_id, secrets)
+            found = await self._load_in(worker, session_id, secrets)
         finally:
             worker.loading -= 1
         worker.check_there()
         self._check_open()  # it may have begun to stop while the session was loaded
-        placed = self.placed[session_id] = PlacedSession(session_id, worker, told)
+        placed = self.placed[session_id] = PlacedSession(session_id, worker, found)
         worker.sessions.add(session_id)
         self._unload_surplus()
         return placed
@@ -134,12 +134,12 @@ class Placement:
     async def _load_in(self, worker: WorkerProcess, session_id: str, secrets: Mapping[str, str]) -> dict[str, Any]:
         asked = {"session_id": session_id, "environment": secrets}
         try:
-            told: dict[str, Any] = await worker.call("load", **asked)
+            data: dict[str, Any] = await worker.call("load", **asked)
         except SessionHeldError as error:
             if not await asyncio.to_thread(end_orphan, error.holder):
                 raise
-            told = await worker.call("load", **asked)
-        return told
+            data = await worker.call("load", **asked)
+        return data
 
     async def _worker_for(self, record: SessionRecord, plan: Mapping[str, Any]) -> WorkerProcess:
         """Return where a session is loaded: with its tree, if that is at work, else with its kind."""

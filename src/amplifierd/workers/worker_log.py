@@ -117,5 +117,5 @@ class _Lines(logging.Formatter):
         if record.exc_info:
             message = f"{message}\n{self.formatException(record.exc_info)}"
         message = self._secrets.masked(message)
-        told = {"level": record.levelname, "logger": record.name, "message": message, **_about.get({})}
-        return json.dumps(told, ensure_ascii=True)
+        data = {"level": record.levelname, "logger": record.name, "message": message, **_about.get({})}
+        return json.dumps(data, ensure_ascii=True)

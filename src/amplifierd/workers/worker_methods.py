@@ -51,7 +51,7 @@ class WorkerMethods:
         self._outbox: Outbox | None = None
         self._opened: Home | None = None
         self._sessions: dict[str, Session] = {}
-        self._told: dict[str, Mapping[str, Any]] = {}
+        self._reported: dict[str, Mapping[str, Any]] = {}
         self._turns: set[asyncio.Task[None]] = set()
         self._begun: set[asyncio.Task[Any]] = set()
         self._is_stopping = False
@@ -158,7 +158,7 @@ class WorkerMethods:
         """Open a session; one that is open stays as it is. `environment` has the secrets that its plan needs."""
         with self._taken_on():
             repaired = session_id not in self._sessions and await self._open_session(session_id, environment)
-        self._tell_state(session_id)
+        self._report_state(session_id)
         self._out.flush()
         unread = [key.to_json() for key in self._session(session_id).unread_keys]
         return {**self._state(session_id), "repaired": repaired, "unread_keys": unread}
@@ -196,7 +196,7 @@ class WorkerMethods:
         session = self._sessions.pop(session_id, None)
         if session is not None:
             await session.close()
-        self._tell_gone(session_id)
+        self._report_gone(session_id)
 
     async def submit(
         self,
@@ -248,7 +248,7 @@ class WorkerMethods:
             ended["error"] = described_error(error)
         ended["is_told"] = (session_id, correlation_id) not in self._unpublished
         self._unpublished.discard((session_id, correlation_id))
-        self._tell_state(session_id)
+        self._report_state(session_id)
         self._out.put("turn_ended", ended)
 
     async def steer(self, session_id: str, text: str) -> dict[str, Any]:
@@ -316,7 +316,7 @@ class WorkerMethods:
             raise ModuleLoadError(describe(error)) from error
         finally:
             self._notice_closed()
-            self._tell_state(session_id)
+            self._report_state(session_id)
 
     async def replay(self, session_id: str, options: Mapping[str, Any]) -> dict[str, Any]:
         """Run a recorded session again."""
@@ -337,7 +337,7 @@ class WorkerMethods:
         if event["event"] == TURN_DONE:
             self._unpublished.discard((event["session_id"], event["correlation_id"]))
         if event["event"].startswith(_CHANGING):
-            self._tell_state(event["session_id"])
+            self._report_state(event["session_id"])
 
     def _state(self, session_id: str) -> dict[str, Any]:
         session = self._sessions[session_id]
@@ -350,16 +350,16 @@ class WorkerMethods:
             "pending_approvals": pending,
         }
 
-    def _tell_state(self, session_id: str) -> None:
+    def _report_state(self, session_id: str) -> None:
         """Tell what a session does, if it is not what was told last."""
         if session_id in self._sessions:
             state = self._state(session_id)
-            if state != self._told.get(session_id):
-                self._told[session_id] = state
+            if state != self._reported.get(session_id):
+                self._reported[session_id] = state
                 self._out.put_soon("state", state)
 
-    def _tell_gone(self, session_id: str) -> None:
-        self._told.pop(session_id, None)
+    def _report_gone(self, session_id: str) -> None:
+        self._reported.pop(session_id, None)
         self._out.put("unloaded", {"session_id": session_id})
 
     def _notice_closed(self) -> None:
@@ -367,7 +367,7 @@ class WorkerMethods:
         for session_id in tuple(self._sessions):
             if not self._home.sessions.is_open(session_id):
                 del self._sessions[session_id]
-                self._tell_gone(session_id)
+                self._report_gone(session_id)
 
 
 def _stopping() -> NotReadyError:

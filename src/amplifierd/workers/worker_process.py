@@ -234,7 +234,7 @@ class WorkerOutput(asyncio.Protocol):
     def __init__(self, worker_id: str) -> None:
         self._worker_id = worker_id
         self._rest = b""
-        self._second, self._lines, self._left_out = 0, 0, 0
+        self._second, self._lines, self._omitted = 0, 0, 0
         self._transport: asyncio.BaseTransport | None = None
         self._is_over = asyncio.Event()
 
@@ -273,7 +273,7 @@ class WorkerOutput(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         if self._rest:
             self._take(self._rest)
-        self._tell_left_out()
+        self._report_omitted()
         self._is_over.set()
 
     def _take(self, line: bytes) -> None:
@@ -281,25 +281,25 @@ class WorkerOutput(asyncio.Protocol):
             self._second, self._lines = int(time.monotonic()), 0
         self._lines += 1
         if self._lines > LINES_PER_S:
-            self._left_out += 1
-            if self._left_out == 1:
-                asyncio.get_running_loop().call_later(1.0, self._tell_left_out)
+            self._omitted += 1
+            if self._omitted == 1:
+                asyncio.get_running_loop().call_later(1.0, self._report_omitted)
         elif line.strip():
             self._log(line[:_LONGEST])
 
-    def _tell_left_out(self) -> None:
-        if self._left_out:
-            left_out, self._left_out = self._left_out, 0
-            self._pass_on(logging.WARNING, __name__, f"{left_out} lines of output were left out", {})
+    def _report_omitted(self) -> None:
+        if self._omitted:
+            omitted, self._omitted = self._omitted, 0
+            self._pass_on(logging.WARNING, __name__, f"{omitted} lines of output were left out", {})
 
     def _log(self, line: bytes) -> None:
         text = line.decode(errors="replace").rstrip()
-        told = _record(text)
-        if told is None:
+        found = _record(text)
+        if found is None:
             self._pass_on(logging.INFO, f"{OURS}.workers.output", text, {})
             return
-        level = logging.getLevelNamesMapping().get(str(told.pop("level", "")), logging.WARNING)
-        self._pass_on(level, str(told.pop("logger", OURS)), str(told.pop("message")), told)
+        level = logging.getLevelNamesMapping().get(str(found.pop("level", "")), logging.WARNING)
+        self._pass_on(level, str(found.pop("logger", OURS)), str(found.pop("message")), found)
 
     def _pass_on(self, level: int, name: str, message: str, about: Mapping[str, Any]) -> None:
         logging.getLogger(name).log(level, "%s", message, extra={"worker_id": self._worker_id, **_known(about)})
@@ -310,10 +310,10 @@ def _record(text: str) -> dict[str, Any] | None:
     if not text.startswith('{"level": "'):
         return None
     try:
-        told = json.loads(text)
+        found = json.loads(text)
     except ValueError:
         return None
-    return told if isinstance(told, dict) and "message" in told else None
+    return found if isinstance(found, dict) and "message" in found else None
 
 
 def _known(about: Mapping[str, Any]) -> dict[str, str]:

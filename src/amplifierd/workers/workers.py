@@ -367,7 +367,7 @@ class Supervision:
                     self._look_at(worker)
 
     def _look_at(self, worker: WorkerProcess) -> None:
-        self._tell_blocked(worker)
+        self._report_blocked(worker)
         if worker.rss_bytes > _FAR * self._limit:
             logger.error("worker %d has %d MB of memory and is killed", worker.pid, worker.rss_bytes >> 20)
             self._placement.begin(worker.kill())
@@ -394,7 +394,7 @@ class Supervision:
                 placed.is_leaving = True
                 self._placement.begin(self._placement.unload_idle(placed))
 
-    def _tell_blocked(self, worker: WorkerProcess) -> None:
+    def _report_blocked(self, worker: WorkerProcess) -> None:
         if not worker.is_blocked:
             self._blocked.discard(worker)
         elif worker not in self._blocked:

@@ -141,8 +141,8 @@ class DurableTurnQueue:
             self._begin(self._expire(turn_id, session_id, turn.deadline_s))
         self._runs.wake()
         if kept.before:
-            told = {"position": kept.before}
-            self._on_event(unnumbered("execution:queued", session_id, kept.turn_id, record.root_id, told))
+            data = {"position": kept.before}
+            self._on_event(unnumbered("execution:queued", session_id, kept.turn_id, record.root_id, data))
             return SubmittedTurn(session_id, kept.turn_id, "queued", result)
         return SubmittedTurn(session_id, kept.turn_id, "accepted", result, kept.is_repeated)
 
