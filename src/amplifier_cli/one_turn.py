@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Literal
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, redirect_stdout
+from typing import Any, Literal, TextIO
 
 from amplifier_system.visible import write_exactly
 
@@ -19,32 +21,42 @@ from .turn_view import TurnView, summary
 Output = Literal["text", "json", "jsonl"]
 
 
+@contextmanager
+def answers_alone() -> Iterator[TextIO]:
+    """Keep a stdout that is no terminal for the answer, and yield it: what modules print goes to stderr meanwhile."""
+    own = sys.stdout
+    with nullcontext() if own.isatty() else redirect_stdout(sys.stderr):
+        yield own
+
+
 async def run_turn(
     session: AttendedSession,
     prompt: Prompt,
     *,
     output: Output,
+    answers: TextIO,
     show_thinking: bool = True,
     bell_after: float = 20,
     how: How = "bell",
 ) -> ExitCode:
-    """Run a prompt, show what happens, print the answer; return the exit code."""
-    page = page_for(sys.stdout, sys.stderr)
+    """Run a prompt, show what happens, print the answer to `answers`; return the exit code."""
+    page = page_for(answers, sys.stderr)
     view = TurnView(page, session.session_id, show_thinking=show_thinking)
     done: dict[str, Any] = {}
     with Interrupts(session, say) as interrupts:
         async for event in session.stream(prompt.text, images=prompt.images):
             if output == "jsonl":
-                _write_now(json_text(event))
+                _write_now(json_text(event), answers)
             elif output == "text":
                 view.show(event)
             if event["event"] == "execution:done" and event["session_id"] == session.session_id:
                 done = event["data"]
     view.end()
     if output == "json":
-        _write_now(json_text(_result(session, done)))
+        _write_now(json_text(_result(session, done)), answers)
     elif output == "text":
-        conclude(session, done, bell_after, how)
+        with redirect_stdout(answers):
+            conclude(session, done, bell_after, how)
     return exit_code(done, interrupts.count)
 
 
@@ -78,6 +90,6 @@ def exit_code(done: dict[str, Any], interruptions: int = 0) -> ExitCode:
     return ExitCode.OK if done.get("status") == "completed" else ExitCode.FAILURE
 
 
-def _write_now(text: str) -> None:
-    write(text)
-    sys.stdout.flush()
+def _write_now(text: str, stream: TextIO) -> None:
+    write(text, stream)
+    stream.flush()

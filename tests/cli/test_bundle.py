@@ -195,3 +195,28 @@ def test_what_a_plan_has_from_where_is_explained(say: Say, amplifier: Any) -> No
     assert f"from lone ({amplifier.work / 'lone.md'}:4)" in tool.out
     assert (unknown.code, "amplifier plan show --bundle ./lone.md" in unknown.err) == (2, True)
     assert "from lone" in say("bundle", "show", "./lone.md").out
+
+
+NOISY = """\
+async def mount(coordinator, config=None):
+    print("NOISE at mount")
+
+    async def hear(event, data):
+        print("NOISE in the turn")
+
+    coordinator.hooks.register("prompt:submit", hear, name="noisy")
+"""
+
+
+@pytest.mark.parametrize("output", ["json", "text"])
+def test_what_a_module_prints_is_not_taken_for_the_answer(say: Say, amplifier: Any, output: str) -> None:
+    files = {"amplifier_module_hooks_noisy/__init__.py": NOISY}
+    write_files(amplifier.work / "hooks-noisy", files)
+    hooks = "hooks:\n- {module: hooks-noisy, source: ./hooks-noisy}\n"
+    write_files(amplifier.work, {"noisy.md": f"---\nbundle: {{name: noisy}}\n{hooks}---\nWork.\n"})
+
+    ran = amplifier("run", "--no-daemon", "-o", output, "--bundle", "./noisy.md", "List files")
+
+    assert (ran.returncode, "NOISE" in ran.stdout) == (0, False), ran.stderr
+    assert ("NOISE at mount" in ran.stderr, "NOISE in the turn" in ran.stderr) == (True, True)
+    assert "I will list the files" in (json.loads(ran.stdout)["response"] if output == "json" else ran.stdout)

@@ -99,6 +99,10 @@ def test_the_daemon_runs_it(published: Published, name: str) -> None:
     guards = {entry["module"]: entry.get("required") for entry in plan["hooks"]}
     assert guards == {"hooks-redaction": True, "hooks-approval": True}
     assert {*shape.agents} <= {*plan.get("agents", {})}
+    explained = api.get(f"/sessions/{session['session_id']}/explain").raise_for_status().json()
+    origins = {value["key"]: value["origin"] for value in explained["values"]}
+    assert origins["providers[provider-mock].config.script"]["file"].endswith("config/overlays/foundation/offline.md")
+    assert origins["tools[tool-greet].module"]["line"] is not None
     last = api.get(f"/sessions/{session['session_id']}/requests").raise_for_status().json()["requests"][-1]
     request = api.get(f"/sessions/{session['session_id']}/requests/{last['request_id']}").raise_for_status().text
     assert [line for line in shape.told.splitlines() if line not in request] == []
@@ -114,3 +118,16 @@ def test_the_page_runs_it(published: Published, page: Page, name: str) -> None:
 
     answer = SHAPES[name].answer.format(name=name)
     expect(page.get_by_role("log")).to_contain_text(f"It said: {answer}")
+
+
+def test_the_picture_of_a_plan_says_what_came_from_where(published: Published, page: Page) -> None:
+    body = {"bundle_name": "the-behaviour", "working_dir": str(published.daemon.directory)}
+    session_id = published.daemon.api.post("/sessions", json=body).raise_for_status().json()["session_id"]
+
+    visit(page, f"/app/sessions/{session_id}/plan")
+
+    expect(page.get_by_text("behaving has neither a session nor an instruction: it runs on top of")).to_be_visible()
+    page.locator("[data-module=tool-greet]").press("Enter")
+    expect(page.get_by_role("region", name="Details")).to_contain_text("behaving, bundle.md:")
+    page.locator("[data-module=provider-mock]").press("Enter")
+    expect(page.get_by_role("region", name="Details")).to_contain_text("offline.md:")

@@ -12,7 +12,7 @@ from amplifier_cli.approval_prompt import approver_for
 from amplifier_cli.command_group import examples, single_command
 from amplifier_cli.config import ResolvedConfig
 from amplifier_cli.exit_codes import ExitCode
-from amplifier_cli.one_turn import Output, run_turn
+from amplifier_cli.one_turn import Output, answers_alone, run_turn
 from amplifier_cli.open_home import finish, opened_home
 from amplifier_cli.options import (
     Bundle,
@@ -139,11 +139,13 @@ async def _run(
         else:
             agent = await chosen_agent(home, config, plan_file=plan, frozen=frozen)
             opening = place.open(agent, approver, name=name)
+        answers = stack.enter_context(answers_alone())
         session = await stack.enter_async_context(attended(home, opening))
         return await run_turn(
             session,
             prompt,
             output=output,
+            answers=answers,
             show_thinking=values.show_thinking,
             bell_after=values.bell_after,
             how=values.notify,
