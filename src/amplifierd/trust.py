@@ -15,7 +15,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from amplifier_foundation.sources.resolved import is_planted_bytecode
+import yaml
+
+from amplifier_foundation.io import load_yaml
 from amplifier_foundation.sources.store import locked_now
 from amplifier_kit.redaction import mask_text
 
@@ -32,8 +34,7 @@ _CACHE = "__pycache__"
 _SETTLING = re.compile(
     r"\.mcp\.json|\.amplifier/(?:settings[^/]*|overlay\.md|overlays/.*\.md)"
 )  # they choose what runs
-_WORD = re.compile(r"[^\s\"'`,;\[\]{}()<>|=]+")
-_COMMENT = re.compile(r"(?m)(?:^|[ \t])#.*$")
+_COMMAND_KEYS = frozenset({"command", "args", "config_file", "program", "script"})
 _MOST_FILES = 5_000
 _TOO_MANY = f"more than {_MOST_FILES} files"  # which nobody can have looked at
 _LONGEST_TEXT = 32_768  # of a file that is kept to show what changed in it
@@ -225,14 +226,25 @@ def _referred(project: Path) -> Iterator[Path]:
 
 
 def _words_of(file: Path) -> Iterator[str]:
-    """Yield what could name a file in settings, in the front matter of an overlay, or in a list of servers."""
-    with suppress(OSError):
+    """Yield the words of the commands in settings, in the front matter of an overlay, or in a list of servers."""
+    with suppress(OSError, ValueError, yaml.YAMLError, RecursionError):
         with file.open("rb") as opened:
             text = opened.read(_LONGEST_TEXT).decode("utf-8", "replace")
         if file.suffix == ".md":
             text = text.removeprefix("---").partition("\n---")[0]
-        text = text if file.suffix == ".json" else _COMMENT.sub("", text)
-        yield from (word for word in _WORD.findall(text) if "/" in word or "." in word)
+        yield from (word for command in _commands_in(load_yaml(text)) for word in (command, *command.split()))
+
+
+def _commands_in(value: Any, *, is_command: bool = False) -> Iterator[str]:
+    """Yield the texts that stand under the key of a command, at any depth."""
+    if isinstance(value, str):
+        yield from [value] if is_command else []
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _commands_in(inner, is_command=is_command or key in _COMMAND_KEYS)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _commands_in(inner, is_command=is_command)
 
 
 def _is_file(path: Path) -> bool:
@@ -244,7 +256,11 @@ def _is_file(path: Path) -> bool:
 
 def _is_kept_by_python(folder: Path, file: str) -> bool:
     """True for bytecode as Python itself keeps it; what it would run whatever its source says was put there."""
-    return folder.name == _CACHE and file.endswith(".pyc") and not is_planted_bytecode(folder / file)
+    if folder.name != _CACHE or not file.endswith(".pyc"):
+        return False
+    from amplifier_foundation.sources.resolved import is_planted_bytecode  # most folders have no code
+
+    return not is_planted_bytecode(folder / file)
 
 
 def _resolved(directory: Path | str) -> Path:
