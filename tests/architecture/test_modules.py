@@ -17,6 +17,7 @@ import pytest
 from amplifier_core import __version__
 
 ROOT = Path(__file__).parents[2]
+ALIASES = {"hooks-redaction": ["hook-redaction"]}  # the names that other bundles know modules by
 
 PYPROJECT = """
 [project]
@@ -43,7 +44,7 @@ def breaches(folder: Path, *, root_packages: list[str], version: str) -> Iterato
         "version": (project.get("version"), version),
         "entry-points.'amplifier.modules'": (
             project.get("entry-points", {}).get("amplifier.modules"),
-            {folder.name: f"{package}:mount"},
+            {each: f"{package}:mount" for each in (folder.name, *ALIASES.get(folder.name, ()))},
         ),
     }
     for key, (actual, expected) in rules.items():
@@ -70,7 +71,8 @@ def test_every_module_folder_is_under_contract() -> None:
 def test_every_module_is_an_entry_point_of_the_installed_distribution() -> None:
     installed = {point.name for point in entry_points(group="amplifier.modules") if point.dist.name == "amplifier"}
 
-    assert installed == {path.parent.name for path in (ROOT / "modules").glob("*/pyproject.toml")}
+    folders = {path.parent.name for path in (ROOT / "modules").glob("*/pyproject.toml")}
+    assert installed == {each for name in folders for each in (name, *ALIASES.get(name, ()))}
 
 
 def test_adding_a_module_is_adding_its_folder(tmp_path: Path, folder: Path) -> None:
@@ -93,10 +95,11 @@ def test_adding_a_module_is_adding_its_folder(tmp_path: Path, folder: Path) -> N
         declared.read_string(wheel.read(f"amplifier-{__version__}.dist-info/entry_points.txt").decode())
         assert declared["amplifier.modules"]["tool-echo"] == "amplifier_module_tool_echo:mount"
         assert declared["pytest11"] == {"amplifier_module": "amplifier_core.pytest_plugin"}
-        assert len(declared["amplifier.modules"]) == len(list((repository / "modules").glob("*/pyproject.toml")))
+        folders = len(list((repository / "modules").glob("*/pyproject.toml")))
+        assert len(declared["amplifier.modules"]) == folders + sum(map(len, ALIASES.values()))
         packages = {name.partition("/")[0] for name in wheel.namelist() if name.endswith("/__init__.py")}
         assert packages == {path.parent.name for path in repository.glob("src/*/__init__.py")} | {
-            f"amplifier_module_{module_id.replace('-', '_')}" for module_id in declared["amplifier.modules"]
+            value.partition(":")[0] for value in declared["amplifier.modules"].values()
         }
 
 
