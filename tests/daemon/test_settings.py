@@ -203,18 +203,18 @@ def test_every_key_has_its_default(load: Callable[..., Settings]) -> None:
 
 def test_every_key_is_read_by_something() -> None:
     """A setting without a reader is a promise that nobody keeps."""
-    assert without_reader(DEFAULTS, _trees()) == []
+    assert without_reader(DEFAULTS) == []
 
 
 @pytest.mark.parametrize("dead", ["colour", "cache.colour", "cache.enabled", "streams", "stream.offline"])
 def test_a_key_that_nothing_reads_is_found_although_its_name_may_be_read_elsewhere(dead: str) -> None:
-    assert without_reader([*DEFAULTS, dead], _trees()) == [dead]
+    assert without_reader([*DEFAULTS, dead]) == [dead]
 
 
-def without_reader(keys: Iterable[str], trees: Iterable[ast.Module]) -> list[str]:
+def without_reader(keys: Iterable[str]) -> list[str]:
     """Return the settings that no file reads, neither from the settings nor from a section that it was given."""
     paths = [tuple(key.rpartition(".")[::2]) for key in keys]
-    found = {read for tree in trees for read in _reads(tree)}
+    found = _found()
     uses = Counter(name for _, name in paths)  # a name that two keys share tells of neither
     return [
         f"{section}.{name}" if section else name
@@ -256,9 +256,9 @@ def _last_name(node: ast.expr) -> str:
 
 
 @cache
-def _trees() -> list[ast.Module]:
+def _found() -> frozenset[tuple[str, str]]:
     files = [path for path in (ROOT / "src").rglob("*.py") if not path.name.startswith("settings")]
-    return [ast.parse(path.read_text(encoding="utf-8")) for path in files]
+    return frozenset(read for path in files for read in _reads(ast.parse(path.read_text(encoding="utf-8"))))
 
 
 def test_the_page_about_settings_shows_those_that_there_are() -> None:

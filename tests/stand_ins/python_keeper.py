@@ -161,12 +161,15 @@ def _import_everything() -> None:
 
         def act() -> None:
             os.environ.update(AMPLIFIERD_HOME=f"{folder}/home", AMPLIFIERD_OFFLINE="1", HOME=folder)
-            os.chdir(folder)
+            work = Path(folder, "work")  # no session works in a home directory
+            work.mkdir()
+            os.chdir(work)
             os.dup2(os.open(os.devnull, os.O_RDWR), 1)
             os.dup2(1, 2)
             for name in _PROGRAMS:
                 importlib.import_module(name)
-            sys.modules["amplifier_cli.main"].main(["run", "List files"])
+            if code := sys.modules["amplifier_cli.main"].main(["run", "List files"]):
+                raise RuntimeError(f"the command ended with {code}")
 
         import_modules_of(act)
 
