@@ -24,11 +24,8 @@ from amplifier_core.validation import HookValidator
 from amplifier_core.validation.behavioral import HookBehaviorTests
 
 ROOT = Path(__file__).parents[2]
-GUARDS = {
-    "hooks-approval",
-    "hooks-mode",
-    "hooks-redaction",
-}  # they ignore `enabled_events` and mount whatever their configuration
+GUARDS = {"hooks-approval": "rules", "hooks-mode": "search_paths", "hooks-redaction": "rules"}
+"""Modules that ignore `enabled_events` and mount whatever their configuration, each with a key that takes a list."""
 AWAITS_SESSION_END = {"hooks-logging"}  # cleaned up before it, they still handle `session:end`
 ODD_DATA = [None, {}, [], "text", {"tool_name": 7, "tool_input": "x", "messages": 1, "error": []}]
 
@@ -317,7 +314,7 @@ async def test_a_value_that_does_not_fit_is_refused_or_by_a_guard_replaced(
     module: ModuleType, module_id: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     coordinator = MockCoordinator()
-    key = "rules" if module_id in GUARDS else "enabled_events"
+    key = GUARDS.get(module_id, "enabled_events")
     if module_id in GUARDS:
         await module.mount(coordinator, {key: 7})
         refusal = next(record.message for record in caplog.records if record.levelname == "ERROR")
