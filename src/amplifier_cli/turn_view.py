@@ -258,6 +258,7 @@ def cost_words(usage: Mapping[str, Any]) -> str:
 
 
 _FENCES = ("```", "~~~")
+_PREVIEW = 70
 _AGAIN = "*(The answer broke off and begins again.)*"
 
 
@@ -278,10 +279,13 @@ class AnswerStream:
     @property
     def preview(self) -> str:
         """The last line of what has arrived and is not drawn yet."""
-        return self._rest.strip().rpartition("\n")[2]
+        line = self._rest[-_PREVIEW * 4 :].strip().rpartition("\n")[2]
+        return line if len(line) <= _PREVIEW else f"…{line[-_PREVIEW:]}"
 
     def feed(self, piece: str) -> list[str]:
         self._rest += piece
+        if "\n" not in piece and not self._before:
+            return []
         begun = self._begun_again()
         end = 0 if self._before else _last_end(self._rest)
         if not end:

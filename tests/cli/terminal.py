@@ -102,6 +102,14 @@ class Terminal:
         self._shown.append(f"{self._process.before}{self._process.after}")
         return texts[found]
 
+    def next_piece(self) -> str:
+        """Return what is shown next, with codes; empty when nothing comes for a moment."""
+        try:
+            piece: str = self._process.read_nonblocking(4096, timeout=0.2)
+        except pexpect.TIMEOUT:
+            return ""
+        return piece
+
     def type(self, text: str) -> None:
         """Type a line and press Enter."""
         self._process.send(f"{text}\r")

@@ -89,7 +89,7 @@ def test_a_session_goes_on_in_the_daemon_whoever_began_it(amplifier: Any) -> Non
     assert (json.loads(other.stdout)["model"], json.loads(other.stdout)["turn"]) == ("other", 3)
     assert "uses other from now on" in other.stderr
     wrong = amplifier("run", "--daemon", "--resume", began["session_id"], "-p", "nowhere", "four")
-    assert (wrong.returncode, "fix: it has provider-mock" in wrong.stderr) == (2, True)
+    assert (wrong.returncode, "fix: this profile has others: -p mock" in wrong.stderr) == (2, True)
 
 
 def test_keys_that_nothing_reads_are_told_in_the_same_words(amplifier: Any) -> None:

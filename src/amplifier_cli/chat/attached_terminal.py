@@ -29,7 +29,7 @@ from .chat_page import ChatPage
 from .conversation import ending
 from .permissions import next_level
 
-_HELP = "Enter steers, Alt-Enter queues, Esc stops the turn, Ctrl-C leaves it running"
+_HELP = ("Esc stops the turn", "Ctrl-C leaves it running", "Enter steers", "Alt-Enter queues")
 
 
 class Attached:
@@ -150,7 +150,7 @@ class Attached:
         self._redraw()
 
     def _status(self) -> str:
-        return self._page.status_line(_HELP if self._is_busy else None)
+        return self._page.status_lines(_HELP if self._is_busy else None)
 
     def _redraw(self) -> None:
         self._input.redraw()

@@ -32,7 +32,7 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from amplifier_cli.failures import UsageError
 from amplifier_cli.prompt_input import image_block, image_type, read_image
 from amplifier_cli.prompt_screen import new_prompt
-from amplifier_cli.render import has_colour
+from amplifier_cli.render import has_colour, styled, write
 from amplifier_cli.session_places import AGREE
 from amplifier_core.local_sources import path_of_source
 from amplifier_system.tasks import finished, start_task
@@ -42,6 +42,7 @@ from amplifierd.exceptions import AgreementNeededError
 T = TypeVar("T")
 
 _DIM, _BOLD, _PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"
+_REDRAWN_S = 0.02
 _ESCAPE_S = 0.1
 """How long Esc waits for the rest of a key that begins with it, as Alt-Enter does."""
 
@@ -88,7 +89,9 @@ class ChatInput:
             key_bindings=self._keys(),
             input=self._terminal,
             reserve_space_for_menu=4,
+            erase_when_done=True,  # what was entered is printed, without the status above it
         )
+        self._session.app.min_redraw_interval = _REDRAWN_S
         self._session.app.ttimeoutlen = self._session.app.timeoutlen = _ESCAPE_S
 
     def typing(self) -> AbstractContextManager[None]:
@@ -103,7 +106,11 @@ class ChatInput:
         """
         text, self._prepared = self._prepared, ""
         with patch_stdout(raw=True), screens():
-            return await self._session.prompt_async(default=text, handle_sigint=False)
+            typed = await self._session.prompt_async(default=text, handle_sigint=False)
+            question = self.question
+        if typed.removeprefix(QUEUED).strip():
+            write(styled(question or "> ", "bold") + typed.removeprefix(QUEUED))
+        return typed
 
     def redraw(self) -> None:
         app = self._session.app

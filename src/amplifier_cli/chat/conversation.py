@@ -43,6 +43,7 @@ from .permissions import PlanReview, next_level
 from .slash_commands import COMMANDS, run_command
 
 _PATIENCE_S = 15.0
+_TICK_S = 0.1
 _COMING_BACK_S = 60.0
 """How long a daemon that is restarted is waited for."""
 
@@ -97,9 +98,11 @@ class Chat:
             self.page.line(
                 styled(f"{agent_of(self.session.record)}; /help lists the commands, Ctrl-D ends the chat", "dim")
             )
+            ticking = start_task(self._tick())
             try:
                 await self._read()
             finally:
+                ticking.cancel()
                 await self._close()
         if self._lost is not None:
             raise self._lost
@@ -156,6 +159,8 @@ class Chat:
         if self.is_busy:
             self._typed.append(prompt)
             self.page.line(styled(f"queued: {prompt}", "dim"))
+        else:
+            self.page.meter.begin()  # a sign of life before the session has one
         self.in_background(self._turn(prompt, self._input.attachments.named_in(prompt)))
 
     def in_background(self, work: Coroutine[Any, Any, Any]) -> None:
@@ -167,9 +172,18 @@ class Chat:
             except AmplifierError as error:
                 self.tell(error)
 
-        task = start_task(contained())
+        self._keep(start_task(contained()))
+
+    def _keep(self, task: asyncio.Task[Any]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def _tick(self) -> None:
+        """Show that time passes while the agent works."""
+        while True:
+            await asyncio.sleep(_TICK_S)
+            if self.page.meter.is_running:
+                self._redraw()
 
     async def _turn(self, prompt: str, images: tuple[dict[str, Any], ...]) -> None:
         status = None
@@ -186,6 +200,8 @@ class Chat:
             self.dropped.discard(prompt)
             if prompt in self._typed:
                 self._typed.remove(prompt)
+            if not self.is_busy:
+                self.page.meter.end()
             self._redraw()
         if status != "completed":
             self._give_back()
@@ -322,8 +338,10 @@ class Chat:
             self.page.line(f"  fix: {error.hint}")
 
     def _status(self) -> str:
-        queue = f"{self._waiting} queued · " if self._waiting else ""
-        return self.page.status_line(f"{queue}Enter steers, Alt-Enter queues, Ctrl-C stops" if self.is_busy else None)
+        if not (self.is_busy or self.page.meter.is_running):
+            return self.page.status_lines(None)
+        queue = f"{self._waiting} queued" if self._waiting else ""
+        return self.page.status_lines([queue, "Esc stops", "Enter steers", "Alt-Enter queues"])
 
     # --- what is there
 

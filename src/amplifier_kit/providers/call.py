@@ -10,6 +10,7 @@ An exception on the way is announced as the response and goes on to the caller.
 """
 
 import asyncio
+import errno
 import logging
 import os
 import time
@@ -17,15 +18,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext
 from types import TracebackType
 from typing import Self, TypeVar
+from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from amplifier_core import ChatResponse, LLMError
 from amplifier_core.events import LLM_REQUEST, LLM_RESPONSE, PROVIDER_RETRY
-from amplifier_core.llm_errors import LLMTimeoutError
+from amplifier_core.llm_errors import LLMTimeoutError, NetworkError
 from amplifier_core.utils import json_safe, redact_secrets
 from amplifier_core.utils.retry import RetryConfig, retry_with_backoff
 from amplifier_kit.config import LenientConfig
 from amplifier_kit.types import EventData, JsonObject
+from amplifier_system.urls import is_loopback
 
 from .errors import at_server
 from .stream import ProviderEvents
@@ -96,6 +99,7 @@ T = TypeVar("T")
 Raw = Callable[[], object]
 
 _MOST_TIMEOUTS = 3  # attempts of one call that may be waited for in vain
+_MOST_REFUSALS = 2  # connections that a server on this machine may refuse: it is not running
 
 
 def read_raw(config: LenientConfig) -> bool:
@@ -145,14 +149,20 @@ class ProviderCall:
         that let three attempts time out is not asked a fourth time.
         """
         timeouts: list[bool] = []
+        refusals = 0
 
         async def once() -> T:
+            nonlocal refusals
             try:
                 async with gate.place(self._facts["model"]) if gate else nullcontext(), self.in_time(timeout_s):
                     return await operation()
             except LLMTimeoutError as error:
                 timeouts.append(error.retryable)
                 error.retryable = error.retryable and len(timeouts) < _MOST_TIMEOUTS
+                raise
+            except NetworkError as error:
+                refusals += self._is_here and _is_refused(error)
+                error.retryable = error.retryable and refusals < _MOST_REFUSALS
                 raise
 
         async def on_retry(attempt: int, delay: float, error: LLMError) -> None:
@@ -163,6 +173,14 @@ class ProviderCall:
         except LLMTimeoutError as error:
             error.retryable = timeouts[-1] if timeouts else error.retryable  # for the caller, later
             raise
+        except NetworkError as error:
+            error.retryable = error.retryable or refusals >= _MOST_REFUSALS  # for the caller, too
+            raise
+
+    @property
+    def _is_here(self) -> bool:
+        """Whether the server is on this machine."""
+        return is_loopback(urlsplit(self._server).hostname or "")
 
     @asynccontextmanager
     async def in_time(self, timeout_s: float | None) -> AsyncIterator[None]:
@@ -243,6 +261,15 @@ class ProviderCall:
 
     def _duration_ms(self) -> int:
         return round((self._clock() - self._started_s) * 1000)
+
+
+def _is_refused(error: BaseException | None) -> bool:
+    """Whether nothing listens where a connection was to lead."""
+    while error is not None:
+        if isinstance(error, ConnectionRefusedError) or getattr(error, "errno", None) == errno.ECONNREFUSED:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def usage_payload(response: ChatResponse) -> JsonObject:

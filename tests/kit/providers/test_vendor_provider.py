@@ -124,7 +124,7 @@ async def test_a_client_that_cannot_work_is_not_built(config: dict[str, Any], pr
 
 
 def test_a_package_that_is_missing_is_named_with_what_to_install() -> None:
-    with pytest.raises(ConfigurationError, match=r"provider-acme needs the package 'acme_sdk': pip install"):
+    with pytest.raises(ConfigurationError, match=r"provider-acme needs the package 'acme_sdk'.*provider install acme"):
         import_sdk("acme_sdk", ACME.module_id, "acme")
 
 
