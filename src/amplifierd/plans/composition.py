@@ -247,8 +247,10 @@ class Composer:
         hooks, shown_here = _with_own_display(without_guards(bundle.hooks))
         layers = [layer if self._is_own(layer) else _tightening_layer(layer) for layer in bundle.layers()]
         tools, unconfined = (bundle.tools, []) if self._is_own_file(bundle._file) else confined(bundle.tools)
+        tools, providers = without_guards(tools), without_guards(bundle.providers)
         session = MountPlan({"session": bundle.session}).by_entry()["session"] if bundle.session else {}
-        own = bundle.revised(layers, tools=tools, hooks=hooks, agents=agents, session=session)
+        sections = {"session": session, "providers": providers, "tools": tools, "hooks": hooks, "agents": agents}
+        own = bundle.revised(layers, **sections)
         return own, [*dict.fromkeys((*refusals, *refused, *unconfined))], shown_here
 
     def _tightened(self, bundle: Bundle, guards: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

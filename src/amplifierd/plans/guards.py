@@ -12,7 +12,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from amplifier_core.mount_plan import MountPlan
+from amplifier_core.mount_plan import MountPlan, PlanEntry
 from amplifier_core.packages import package_name
 
 APPROVAL = "hooks-approval"
@@ -87,17 +87,26 @@ def guarded_agents(
     """Return agents whose tools keep their sandbox, and whose guards are the session's with what they add to them."""
     result, refusals = dict(agents), []
     for name, agent in MountPlan({"agents": agents}).overlays():
-        tools, refused = confined([slot.raw for slot in agent.listed_slots() if slot.section == "tools"])
-        if refused:
-            result[name] = {**agent.data, "tools": tools}
-            refusals += refused
-        hooks = [slot.raw for slot in agent.listed_slots() if slot.section == "hooks"]
-        if all(guard_of(entry) is None for entry in hooks):
-            continue
-        named = [tightened(guard, hooks) for guard in guards if any(guard_of(e) == guard["module"] for e in hooks)]
-        result[name] = {**result[name], "hooks": [*(guard for guard, _ in named), *without_guards(hooks)]}
-        refusals += [refusal for _, refused in named for refusal in refused]
+        result[name], refused = _guarded_agent(agent, guards)
+        refusals += refused
     return result, refusals
+
+
+def _guarded_agent(agent: MountPlan, guards: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[Refusal]]:
+    hooks = [entry.spec for entry in agent.entries(section="hooks")]
+    waiting = {guard["module"]: tightened(guard, hooks) for guard in guards}
+    refusals: list[Refusal] = []
+
+    def change(entry: PlanEntry) -> Mapping[str, Any] | None:
+        guard = guard_of(entry.spec)
+        if guard is None:
+            (spec,), refused = confined([entry.spec]) if entry.section == "tools" else ([entry.spec], [])
+        else:  # in another list it would be a second one
+            spec, refused = waiting.pop(guard, (None, [])) if entry.section == "hooks" else (None, [])
+        refusals.extend(refused)
+        return spec
+
+    return agent.map(change), refusals
 
 
 def confined(tools: Sequence[Any]) -> tuple[list[Any], list[Refusal]]:

@@ -219,3 +219,13 @@ def test_no_tool_of_a_bundle_leaves_its_sandbox(home: Home, tmp_path: Path, valu
     assert entry(made, "tool-bash")["config"] == {"timeout": 5}
     assert made.plan["agents"]["helper"]["tools"][0]["config"] == {"timeout": 5}
     assert "tool-bash keeps its own sandbox" in " ".join(made.notes)
+
+
+@pytest.mark.parametrize("section", ["tools", "providers"])
+def test_a_guard_in_another_list_is_no_second_one(home: Home, tmp_path: Path, section: str) -> None:
+    listed = {section: [{"module": "hooks-approval", "config": LOOSE}]}
+
+    made = compose(home, tmp_path / "b", **listed, agents={"helper": {"description": "Helps.", **listed}})
+
+    assert [each.section for each in MountPlan(made.plan).entries() if each.module_id == "hooks-approval"] == ["hooks"]
+    assert made.plan["agents"]["helper"][section] == []
