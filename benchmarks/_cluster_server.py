@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psycopg
 
-from amplifierd.session_store.postgres.local_server import LocalServer
+from amplifierd.store.postgres.local_server import LocalServer
 
 
 @dataclass(frozen=True)

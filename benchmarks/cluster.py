@@ -25,11 +25,11 @@ from _harness import Figure, Report, Row, Target
 import amplifierd
 from amplifierd.home import Home
 from amplifierd.paths import Paths
-from amplifierd.session_store.file_store import FileStore
-from amplifierd.session_store.hold import Holder
-from amplifierd.session_store.postgres.store import PostgresStore
-from amplifierd.session_store.protocol import NewSession, SessionStore
-from amplifierd.session_store.record import SessionRecord
+from amplifierd.store.file_store import FileStore
+from amplifierd.store.hold import Holder
+from amplifierd.store.postgres.store import PostgresStore
+from amplifierd.store.protocol import NewSession, SessionStore
+from amplifierd.store.record import SessionRecord
 from amplifierd.store_address import StoreAddress
 
 CALLS = (0, 3)

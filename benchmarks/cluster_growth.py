@@ -22,9 +22,9 @@ from math import ceil, floor
 from _harness import Figure, Report, Row, Target
 
 from amplifierd.cluster.member_choice import choose, eligible
-from amplifierd.session_store.postgres.database import MOST_CONNECTIONS
-from amplifierd.session_store.postgres.members import LEASE_S, RENEWAL_S, Member
-from amplifierd.session_store.record import SessionRecord
+from amplifierd.store.postgres.database import MOST_CONNECTIONS
+from amplifierd.store.postgres.members import LEASE_S, RENEWAL_S, Member
+from amplifierd.store.record import SessionRecord
 
 THINK_S, TURN_S, CALLS = 240.0, 40.0, 5.0  # a person reads and writes; a model works, with so many tool calls
 COMMITS, COMMITS_PER_CALL = 12.0, 4.8  # of a turn without tools, and of each call: measured by cluster.py

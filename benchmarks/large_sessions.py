@@ -23,8 +23,8 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 from amplifierd import Home, open_home
-from amplifierd.session_store.protocol import NewSession
-from amplifierd.session_store.record import SessionRecord, now
+from amplifierd.store.protocol import NewSession
+from amplifierd.store.record import SessionRecord, now
 
 MIB = 1 << 20
 SIZES = (1, 1, 1, 2, 4, 8, 60)  # KiB of the data of an event, as they follow on each other
@@ -82,10 +82,10 @@ def listed(home: Path, store: str) -> Run:
 
 def stream(home: Path, store: str, after: int) -> Run:
     """Begin a stream after an event, as a client that was away does, and read what comes first."""
-    from amplifierd.daemon.event_hub import EventHub
-    from amplifierd.daemon.event_watch import SessionWatch
-    from amplifierd.daemon.published_event import EventFilter
-    from amplifierd.daemon.stored_tree import StoredTree
+    from amplifierd.server.events.event_hub import EventHub
+    from amplifierd.server.events.event_watch import SessionWatch
+    from amplifierd.server.events.published_event import EventFilter
+    from amplifierd.server.events.stored_tree import StoredTree
 
     stored = StoredTree(opened(home, store).sessions.runtime.store, SESSION, SESSION, EventFilter())
 

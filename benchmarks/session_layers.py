@@ -18,11 +18,11 @@ from _harness import Figure, Report, Row, Target
 from amplifier_core import ChatRequest, ChatResponse, Message, TextBlock, ToolSpec, Usage
 from amplifier_core.testing import MockProvider
 from amplifierd.limits import Limits
-from amplifierd.sessions.budget_layer import BudgetLayer
-from amplifierd.sessions.calls import CallLayer, ProviderCall
-from amplifierd.sessions.message_digest import TranscriptIndex
-from amplifierd.sessions.request_parts import RequestRecorder
-from amplifierd.sessions.tree_budget import TreeBudget
+from amplifierd.sessions.conversation.message_digest import TranscriptIndex
+from amplifierd.sessions.layers.budget_layer import BudgetLayer
+from amplifierd.sessions.layers.calls import CallLayer, ProviderCall
+from amplifierd.sessions.layers.request_parts import RequestRecorder
+from amplifierd.sessions.layers.tree_budget import TreeBudget
 
 WANTED_US = 300
 SIZES = (100, 500)

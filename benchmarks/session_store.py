@@ -20,12 +20,12 @@ from typing import Any
 from _harness import Figure, Report, Row, Target, in_turn
 
 from amplifierd.paths import Paths
-from amplifierd.session_store.file_store import FileStore
-from amplifierd.session_store.hold import Holder
-from amplifierd.session_store.json_lines import encoded_lines
-from amplifierd.session_store.protocol import NewSession, SessionQuery
-from amplifierd.session_store.record import SessionRecord
-from amplifierd.session_store.session_files import metadata_text
+from amplifierd.store.file_store import FileStore
+from amplifierd.store.hold import Holder
+from amplifierd.store.json_lines import encoded_lines
+from amplifierd.store.protocol import NewSession, SessionQuery
+from amplifierd.store.record import SessionRecord
+from amplifierd.store.session_files import metadata_text
 
 BEGINNING = "2026-01-01T00:00:00Z"
 WORDS = [f"word{number}" for number in range(20_000)]

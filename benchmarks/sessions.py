@@ -24,8 +24,8 @@ from _harness import Figure, Report, Row, Target
 
 import amplifierd
 from amplifier_core import AmplifierSession, ChatResponse, ProviderInfo, TextBlock, ToolCall, ToolCallBlock
-from amplifierd.builds.build import Build
 from amplifierd.home import Home
+from amplifierd.profiles.builds.build import Build
 
 PROFILE = "foundation/offline"
 MOST_START_MS = 30

@@ -8,8 +8,9 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 
+from amplifier_cli.terminal.render import How, notify
 from amplifier_system.visible import visible_exactly, visible_line
-from amplifierd.sessions.approval import (
+from amplifierd.sessions.questions.approval import (
     ALLOW,
     DENY,
     AllowByRule,
@@ -21,7 +22,6 @@ from amplifierd.sessions.approval import (
 )
 
 from .failures import say
-from .render import How, notify
 
 Ask = Callable[[str], Awaitable[str]]
 Show = Callable[[str], None]
@@ -149,7 +149,7 @@ async def _ask(question: str) -> str:
     """Ask at the terminal; Ctrl-C there is a no, and stops the turn as it does elsewhere."""
     from prompt_toolkit.output.defaults import create_output  # loaded when there is something to ask
 
-    from .prompt_screen import new_prompt
+    from amplifier_cli.terminal.prompt_screen import new_prompt
 
     asking = new_prompt(output=create_output(stdout=sys.stderr))
     try:

@@ -14,13 +14,13 @@ from amplifier_system.tasks import start_task
 if TYPE_CHECKING:
     from amplifier_system.permission_levels import PermissionLevel
     from amplifierd.checkpoints import Changes, UndoResult
-    from amplifierd.session_store.protocol import Message
-    from amplifierd.session_store.record import Activity, SessionRecord
-    from amplifierd.sessions.compaction import Compaction
-    from amplifierd.sessions.lasting_approvals import RememberedApproval
-    from amplifierd.sessions.request_parts import RequestPart
+    from amplifierd.sessions.conversation.compaction import Compaction
+    from amplifierd.sessions.layers.request_parts import RequestPart
+    from amplifierd.sessions.questions.lasting_approvals import RememberedApproval
     from amplifierd.sessions.turn_result import TurnResult
     from amplifierd.sessions.unread_keys import UnreadKey
+    from amplifierd.store.protocol import Message
+    from amplifierd.store.record import Activity, SessionRecord
 
 # Ctrl-C while a turn runs: once stops the model, and tools when they are done; twice stops those at once, and a third
 # time ends the process.

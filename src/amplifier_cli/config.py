@@ -12,6 +12,7 @@ import typer
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from amplifier_cli.terminal.render import How
 from amplifier_foundation.io import load_yaml, yaml_problem
 from amplifier_system.permission_levels import PermissionLevel, is_level, narrowest
 from amplifierd.exceptions import SettingsError
@@ -21,7 +22,6 @@ from amplifierd.trust import Trust
 from amplifierd.yaml_edits import edited, replace_text
 
 from .failures import UsageError, did_you_mean
-from .render import How
 
 PREFIX = "AMPLIFIER_"
 PROJECT_DIR = ".amplifier"

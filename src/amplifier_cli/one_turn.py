@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from typing import Any, Literal, TextIO
 
+from amplifier_cli.terminal.render import How, json_text, notify, styled, write
+from amplifier_cli.terminal.terminal_page import page_for
 from amplifier_system.visible import write_exactly
 
 from .attended_session import AttendedSession, Interrupts
 from .exit_codes import ExitCode
 from .failures import error_lines, say
 from .prompt_input import Prompt
-from .render import How, json_text, notify, styled, write
 from .session_names import short_id
-from .terminal_page import page_for
 from .turn_view import TurnView, summary
 
 Output = Literal["text", "json", "jsonl"]

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 
 import amplifierd
+from amplifier_cli.terminal.render import ERASE_LINE, shortened
 from amplifier_system.visible import screen, visible
 from amplifierd.home import Home
 
 from .config import ResolvedConfig
 from .failures import say
 from .options import Invocation, invocation_of
-from .render import ERASE_LINE, shortened
 
 if TYPE_CHECKING:
     from amplifier_foundation.sources import ProgressEvent

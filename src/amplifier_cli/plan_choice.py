@@ -10,11 +10,11 @@ from typing import Any
 
 from amplifier_foundation.bundle import Bundle
 from amplifier_foundation.registry import BundleRegistry
-from amplifierd.builds.build import Build
-from amplifierd.builds.origins import replaced_sources
 from amplifierd.home import Home
 from amplifierd.identifiers import ProfileId
 from amplifierd.plans.composition import Composition
+from amplifierd.profiles.builds.build import Build
+from amplifierd.profiles.builds.origins import replaced_sources
 from amplifierd.session_defaults import default_profile
 
 from .config import ResolvedConfig, resolve_app_config

@@ -8,13 +8,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from amplifier_core.mount_plan import MountPlan, PlanEntry
-from amplifierd.documents.document import ReferenceBase
-from amplifierd.documents.inheritance import merge_sections
-from amplifierd.documents.profile_reader import read_document
 from amplifierd.exceptions import ProfileValidationError
 from amplifierd.home import Home
 from amplifierd.identifiers import LOCAL, ProfileId
 from amplifierd.issues import errors
+from amplifierd.profiles.documents.document import ReferenceBase
+from amplifierd.profiles.documents.inheritance import merge_sections
+from amplifierd.profiles.documents.profile_reader import read_document
 
 from .config import ResolvedConfig
 from .failures import say

@@ -11,10 +11,10 @@ from amplifier_core.mount_plan import SESSION_MEMBERS, MountPlan
 from amplifier_system.startup import end_the_start
 from amplifierd.home import Home
 from amplifierd.issues import ON_PROFILE
-from amplifierd.session_store.record import SessionRecord
-from amplifierd.sessions.approval import Approver
 from amplifierd.sessions.creation import overrides_of
+from amplifierd.sessions.questions.approval import Approver
 from amplifierd.sessions.unread_keys import UnreadKey
+from amplifierd.store.record import SessionRecord
 
 from .attended_session import AttendedSession
 from .failures import UsageError, did_you_mean, say

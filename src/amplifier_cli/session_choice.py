@@ -15,14 +15,14 @@ from amplifier_core.packages import provider_name
 from amplifier_foundation.io import load_yaml, yaml_problem
 from amplifier_foundation.sources import FileReference, NameReference, parse_reference
 from amplifier_sessions.session_directory import is_session_id
-from amplifierd.builds.build import Build
-from amplifierd.documents.inheritance import merge_sections
 from amplifierd.exceptions import SessionNotFoundError
 from amplifierd.home import Home
 from amplifierd.identifiers import ProfileId
 from amplifierd.plans.agent_choice import AgentChoice, preferred_provider, providers_of
+from amplifierd.profiles.builds.build import Build
+from amplifierd.profiles.documents.inheritance import merge_sections
 from amplifierd.session_defaults import WITHOUT_KEYS, default_profile
-from amplifierd.session_store.record import SessionRecord
+from amplifierd.store.record import SessionRecord
 
 from .config import AppConfig, ResolvedConfig
 from .failures import UsageError, did_you_mean, pick, say

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from amplifier_sessions.session_directory import SessionSummary
-    from amplifierd.session_store.record import SessionRecord
+    from amplifierd.store.record import SessionRecord
 
 PREFIX = "session_"
 _SHORT = 8

@@ -13,11 +13,11 @@ import typer
 from amplifier_core.exceptions import AmplifierError, ModuleLoadError
 from amplifier_system.visible import visible_exactly
 from amplifierd.agreements import Agreement, Agreements
-from amplifierd.daemon.run_file import find_running
 from amplifierd.exceptions import AgreementNeededError, SessionHeldError
 from amplifierd.home import Home
 from amplifierd.paths import Paths
-from amplifierd.sessions.approval import Approver
+from amplifierd.server.run_file import find_running
+from amplifierd.sessions.questions.approval import Approver
 from amplifierd.sessions.session import SessionOpening
 from amplifierd.sessions.working_place import unfit_working_dir
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from amplifier_system.permission_levels import PermissionLevel
     from amplifierd.checkpoints import Changes, UndoResult
     from amplifierd.client.daemon_client import Agree, DaemonClient
-    from amplifierd.session_store.protocol import Message
-    from amplifierd.session_store.record import Activity, SessionRecord
-    from amplifierd.sessions.compaction import Compaction
-    from amplifierd.sessions.lasting_approvals import RememberedApproval
-    from amplifierd.sessions.request_parts import RequestPart
+    from amplifierd.sessions.conversation.compaction import Compaction
+    from amplifierd.sessions.layers.request_parts import RequestPart
+    from amplifierd.sessions.questions.lasting_approvals import RememberedApproval
     from amplifierd.sessions.session import Session
     from amplifierd.sessions.turn_result import TurnResult
     from amplifierd.sessions.unread_keys import UnreadKey
+    from amplifierd.store.protocol import Message
+    from amplifierd.store.record import Activity, SessionRecord
 
     from .attended_session import Event
 

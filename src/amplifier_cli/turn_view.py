@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from amplifier_cli.terminal.render import counted, money, shortened, styled
 from amplifier_core.packages import type_from_prefix
 from amplifier_system.visible import visible, visible_line
 
 from .failures import retry_words
-from .render import counted, money, shortened, styled
 from .session_names import TAINTED
 
 Event = Mapping[str, Any]

@@ -12,8 +12,7 @@ from typing import Any
 from amplifier_core.boundary import Boundary
 from amplifier_core.mount_plan import MountPlan
 from amplifier_core.packages import find_package, package_name
-
-from .sources import local
+from amplifier_foundation.sources import local
 
 logger = logging.getLogger(__name__)
 

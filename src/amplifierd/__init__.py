@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from amplifier_system.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from amplifierd.profiles.builds.module_resolver import DaemonModuleSourceResolver
+
     from .app import create_app
-    from .builds.module_resolver import DaemonModuleSourceResolver
     from .home import Home, open_home
     from .identifiers import ProfileId
     from .issues import Issue

@@ -9,19 +9,7 @@ from fastapi import FastAPI
 
 from amplifier_core import __version__
 from amplifier_core.exceptions import AmplifierError
-
-from .cluster.cluster_token import find_cluster_token, token_check
-from .daemon.daemon import Daemon
-from .home import Home, open_home
-from .http.authentication import Authentication
-from .http.cross_site import CrossSite
-from .http.login_cookie import LoginCookie
-from .http.openapi import describe
-from .http.problem_answers import add_problem_answers
-from .http.request_guard import RequestGuard
-from .http.routers import JsonAnswer, add_routes
-from .routers import (
-    approvals,
+from amplifierd.server.api import (
     auth,
     bundles,
     cache,
@@ -29,7 +17,6 @@ from .routers import (
     collections,
     directories,
     login,
-    messages,
     modules,
     openai,
     operations,
@@ -37,6 +24,13 @@ from .routers import (
     plans,
     profiles,
     rendering,
+    system,
+    validation,
+)
+from amplifierd.server.api import settings as settings_router
+from amplifierd.server.api.sessions import (
+    approvals,
+    messages,
     session_builds,
     session_files,
     session_inside,
@@ -44,11 +38,19 @@ from .routers import (
     session_trees,
     sessions,
     streams,
-    system,
     turns,
-    validation,
 )
-from .routers import settings as settings_router
+from amplifierd.server.daemon import Daemon
+from amplifierd.server.http.authentication import Authentication
+from amplifierd.server.http.cross_site import CrossSite
+from amplifierd.server.http.login_cookie import LoginCookie
+from amplifierd.server.http.openapi import describe
+from amplifierd.server.http.problem_answers import add_problem_answers
+from amplifierd.server.http.request_guard import RequestGuard
+from amplifierd.server.http.routers import JsonAnswer, add_routes
+
+from .cluster.cluster_token import find_cluster_token, token_check
+from .home import Home, open_home
 from .settings import Settings
 
 _VERSIONED = (  # looked through in this order for every request: first what is asked for most
@@ -122,7 +124,9 @@ def create_app(settings: Settings | None = None, *, home: Home | None = None, ad
     app.openapi = lambda: describe(app)  # type: ignore[method-assign] # the way FastAPI documents
     add_problem_answers(app)
     if not served.settings.store.is_files:
-        from .http.forwarding import Forwarding  # what sends requests, for who has someone to send them to
+        from amplifierd.server.http.forwarding import (
+            Forwarding,  # what sends requests, for who has someone to send them to
+        )
 
         app.add_middleware(Forwarding, daemon=daemon)
     app.add_middleware(

@@ -13,9 +13,9 @@ from amplifier_foundation.modules.installer import remove_scratch_leftovers
 from amplifier_foundation.sources import Limits, Progress, Sources
 from amplifier_foundation.sources.pruning import remove_leftovers as remove_cache_leftovers
 from amplifier_system.files import remove_unfinished
+from amplifierd.profiles.collections.catalogue import Catalogue
+from amplifierd.profiles.collections.registry_file import find_shipped_collection
 
-from .collections.catalogue import Catalogue
-from .collections.registry_file import find_shipped_collection
 from .exceptions import SnapshotRefusedError, StoreUnavailableError
 from .identifiers import ProfileId
 from .paths import Paths
@@ -24,11 +24,11 @@ from .trust import Trust
 
 if TYPE_CHECKING:
     from amplifier_foundation.registry import BundleRegistry
+    from amplifierd.profiles.builds.home_profiles import Profiles
+    from amplifierd.profiles.builds.module_resolver import DaemonModuleSourceResolver
+    from amplifierd.profiles.collections.home_collections import Collections
 
-    from .builds.home_profiles import Profiles
-    from .builds.module_resolver import DaemonModuleSourceResolver
     from .checkpoints import Checkpoints
-    from .collections.home_collections import Collections
     from .keys import Keys
     from .plans.composition import Composer
     from .plans.home_plans import Plans
@@ -63,14 +63,16 @@ class Home:
 
     @cached_property
     def collections(self) -> Collections:
-        from .collections.home_collections import Collections  # loaded when a collection is asked for
+        from amplifierd.profiles.collections.home_collections import (
+            Collections,  # loaded when a collection is asked for
+        )
 
         startup = self.settings.startup
         return Collections(self.catalogue, self.profiles, self.paths, self.sources, startup, in_use=self.is_used)
 
     @cached_property
     def profiles(self) -> Profiles:
-        from .builds.home_profiles import Profiles  # loaded when a profile is asked for
+        from amplifierd.profiles.builds.home_profiles import Profiles  # loaded when a profile is asked for
 
         return Profiles(
             self.paths,
@@ -90,7 +92,7 @@ class Home:
 
     @cached_property
     def bundles(self) -> BundleRegistry:
-        from .bundles import open_bundles  # loaded when a bundle is asked for
+        from amplifierd.profiles.bundles import open_bundles  # loaded when a bundle is asked for
 
         return open_bundles(self.paths, self.settings, self.progress)
 
@@ -196,7 +198,9 @@ class Home:
 
     def resolver(self, *, pins: Mapping[str, Path] | None = None) -> DaemonModuleSourceResolver:
         """Return the resolver of this home's compiled modules; `pins` binds profiles to builds."""
-        from .builds.module_resolver import DaemonModuleSourceResolver  # loaded when a session is started
+        from amplifierd.profiles.builds.module_resolver import (
+            DaemonModuleSourceResolver,  # loaded when a session is started
+        )
 
         security = self.settings.security
         sources = self.sources if security.allow_plan_sources else None

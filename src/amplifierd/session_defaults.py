@@ -24,7 +24,7 @@ from .plans.runtime_values import key_variables
 from .settings import Settings
 
 if TYPE_CHECKING:
-    from .builds.home_profiles import Profiles
+    from amplifierd.profiles.builds.home_profiles import Profiles
 
 _CHOICES = ("provider", "model", "effort", "max_iterations")
 WITH_MODELS = ProfileId("foundation", "base")

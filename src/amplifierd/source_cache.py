@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from amplifier_foundation.sources import CachedSource, PruneResult, list_cached, prune
 from amplifier_system.threads import in_thread
+from amplifierd.profiles.builds.home_profiles import Profiles
+from amplifierd.profiles.collections.home_collections import Collections
 
-from .builds.home_profiles import Profiles
-from .collections.home_collections import Collections
 from .settings import CacheSettings
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import pytest
 from stored_sessions import message, new_session
 
 from amplifierd.paths import Paths
-from amplifierd.session_store.file_store import FileStore
-from amplifierd.session_store.hold import Holder
+from amplifierd.store.file_store import FileStore
+from amplifierd.store.hold import Holder
 
 PROBE = """
 import json, sys
@@ -65,10 +65,10 @@ def test_a_quick_command_loads_typer_and_little_else(arguments: tuple[str, ...],
 
 RARE = {
     "amplifier_foundation.registry.registry",
-    "amplifierd.builds.compilation",
+    "amplifierd.profiles.builds.compilation",
     "amplifierd.plans.difference",
-    "amplifierd.sessions.replay",
-    "amplifierd.sessions.session_archive",
+    "amplifierd.sessions.recordings.replay",
+    "amplifierd.sessions.recordings.session_archive",
     "amplifierd.sessions.spawning",
     "ctypes",
     "filelock",

@@ -15,7 +15,7 @@ ROOTS = {
     "amplifierd/app.py",
     "amplifierd/control/serve.py",
     "amplifierd/control/tokens.py",
-    "amplifierd/daemon/daemon.py",
+    "amplifierd/server/daemon.py",
     "amplifierd/workers/worker_methods.py",  # a worker puts its own home together
 }
 
@@ -57,4 +57,4 @@ def test_only_composition_roots_and_the_command_know_the_whole_home() -> None:
     ],
 )
 def test_a_user_is_recognised(text: str, is_user: bool) -> None:
-    assert uses_home("amplifierd/daemon/some.py", text) == is_user
+    assert uses_home("amplifierd/server/some.py", text) == is_user

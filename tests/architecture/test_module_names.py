@@ -12,9 +12,9 @@ MODULE_IDS = {path.name for path in (ROOT / "modules").iterdir() if path.is_dir(
 DECLARED = {
     "src/amplifier_kit/types.py": {"delegate", "openai:tool_search_items"},  # the ecosystem's, in one place
     "src/amplifier_foundation/observability.py": {"hooks-logging"},  # likewise
-    "src/amplifierd/documents/inheritance.py": {"context-simple"},  # the context of a profile that names none
+    "src/amplifierd/profiles/documents/inheritance.py": {"context-simple"},  # the context of a profile that names none
     "src/amplifierd/plans/guards.py": {"hooks-approval", "hooks-redaction"},  # the guards that no bundle loosens
-    "src/amplifierd/sessions/level_gate.py": {"hooks-approval"},  # of a session with a level that has none of its own
+    "src/amplifierd/sessions/questions/level_gate.py": {"hooks-approval"},  # of a session with a level
     "src/amplifier_core/bring_up.py": {"loop-basic", "context-simple"},  # of a plan that has lost its own
     "src/amplifier_cli/commands/provider.py": {"loop-basic", "context-simple"},  # around a provider that is tried
 }

@@ -20,10 +20,10 @@ WALKING = {"all", "any", "enumerate", "filter", "list", "map", "next", "reversed
 BY_HAND = {
     "src/amplifier_kit/delegation/agents.py",  # the ecosystem's rule: the section, else the entry
     "src/amplifier_foundation/prepared/child.py",  # likewise: into the section, and into the entry
-    "src/amplifierd/documents/inheritance.py",  # a profile, which has entries only
-    "src/amplifierd/documents/profile_reader.py",  # likewise
+    "src/amplifierd/profiles/documents/inheritance.py",  # a profile, which has entries only
+    "src/amplifierd/profiles/documents/profile_reader.py",  # likewise
     "src/amplifierd/plans/request.py",  # a portable plan: it gets the context that it lacks
-    "src/amplifierd/routers/profile_models.py",  # a profile, as a client may send it
+    "src/amplifierd/server/api/profile_models.py",  # a profile, as a client may send it
 }
 
 

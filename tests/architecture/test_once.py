@@ -14,7 +14,7 @@ SOURCES = [*(ROOT / "src").rglob("*.py"), *(ROOT / "modules").rglob("*.py")]
         ("killpg", "src/amplifier_system/process_table.py"),
         ("start_new_session", "src/amplifier_system/processes.py"),
         ("set_running_or_notify_cancel", "src/amplifier_system/threads.py"),  # work that is left behind in a thread
-        ("removeprefix('profiles/')", "src/amplifierd/documents/document.py"),  # the forms of `extends`
+        ("removeprefix('profiles/')", "src/amplifierd/profiles/documents/document.py"),  # the forms of `extends`
         ('"amplifier.modules"', "src/amplifier_core/packages.py"),
         ('"__amplifier_module_type__"', "src/amplifier_core/packages.py"),
         ('"amplifier_module_', "src/amplifier_core/packages.py"),

@@ -19,13 +19,13 @@ MAY_START = {
     "src/amplifier_kit/sandbox/proxy.py": "the shim in a sandbox becomes the command it stands before",
     "src/amplifierd/control/background.py": "a daemon outlives the command that starts it",
     "src/amplifierd/control/main.py": "Ctrl-C at the terminal is for the daemon, too; asks systemd, and waits for it",
-    "src/amplifierd/daemon/renderer.py": "a program of ours, which starts nothing and ends with its input",
-    "src/amplifierd/session_store/postgres/local_server.py": "runs as another user and ends its own children",
-    "src/amplifierd/session_store/hold.py": "asks `ps`, and waits for the answer",
+    "src/amplifierd/server/events/renderer.py": "a program of ours, which starts nothing and ends with its input",
+    "src/amplifierd/store/postgres/local_server.py": "runs as another user and ends its own children",
+    "src/amplifierd/store/hold.py": "asks `ps`, and waits for the answer",
     "src/amplifier_cli/chat/chat_input.py": "asks the clipboard, and waits for the answer",
     "src/amplifier_cli/commands/doctor.py": "asks a program for its version, and waits for the answer",
     "src/amplifier_cli/commands/provider.py": "runs the installer at the person's word, and waits for its end",
-    "src/amplifier_cli/render.py": "a notice on the desktop that outlives the command",
+    "src/amplifier_cli/terminal/render.py": "a notice on the desktop that outlives the command",
 }
 
 MAY_SIGNAL = {
@@ -33,7 +33,7 @@ MAY_SIGNAL = {
     "src/amplifier_system/processes.py": "ends the process it runs in",
     "src/amplifier_kit/sandbox/program.py": "the first process of a namespace takes all others with it",
     "src/amplifierd/control/background.py": "asks the daemon to stop",
-    "src/amplifierd/session_store/postgres/local_server.py": "PostgreSQL has signals of its own for how to stop",
+    "src/amplifierd/store/postgres/local_server.py": "PostgreSQL has signals of its own for how to stop",
     "src/amplifier_cli/chat/chat_input.py": "ends the process it runs in by the signal that came",
 }
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import warm_python
 
 from amplifierd.control import background
-from amplifierd.daemon.run_file import RunningDaemon, find_running
 from amplifierd.paths import Paths
+from amplifierd.server.run_file import RunningDaemon, find_running
 
 _OTHERS = ("AMPLIFIER", "ANTHROPIC_", "OPENAI_")
 _PATIENCE_S = 60.0

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from amplifierd.daemon.run_file import run_file
 from amplifierd.paths import Paths
+from amplifierd.server.run_file import run_file
 
 
 class Way(socketserver.ThreadingTCPServer):

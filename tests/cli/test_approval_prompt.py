@@ -11,7 +11,7 @@ from terminal import Terminal
 from amplifier_cli.approval_prompt import TerminalApprover, pages_of
 from amplifier_kit.concerns import Scope
 from amplifier_system.visible import visible_exactly
-from amplifierd.sessions.approval import Approval, ApprovalDecision
+from amplifierd.sessions.questions.approval import Approval, ApprovalDecision
 
 
 class Person:

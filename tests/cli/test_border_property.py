@@ -9,7 +9,7 @@ from border_corpus import SAMPLES
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amplifier_cli.terminal_page import TerminalPage
+from amplifier_cli.terminal.terminal_page import TerminalPage
 from amplifier_system.visible import visible, visible_exactly
 
 ODD = sorted({character for sample in SAMPLES.values() for character in sample})

@@ -13,8 +13,8 @@ from daemon_home import served_home
 from plans import call, plan_file
 from terminal import CTRL_C, Terminal
 
-from amplifierd.daemon.run_file import find_running
 from amplifierd.paths import Paths
+from amplifierd.server.run_file import find_running
 
 WAITING = call("bash", command="touch begun; while [ ! -e go ]; do sleep 0.05; done")
 

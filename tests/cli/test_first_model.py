@@ -15,8 +15,8 @@ from openai_server import KEY, OpenAIServer
 from shared_packages import link, needed_by
 from terminal import Terminal
 
-from amplifierd.daemon.run_file import find_running
 from amplifierd.paths import Paths
+from amplifierd.server.run_file import find_running
 
 Say = Callable[..., Any]
 

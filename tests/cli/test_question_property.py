@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amplifier_cli.approval_prompt import TerminalApprover
-from amplifier_cli.terminal_page import TerminalPage
+from amplifier_cli.terminal.terminal_page import TerminalPage
 from amplifier_core.interfaces import ApprovalRequest
 from amplifier_kit.concerns import PendingCall, Scope, question_text
 from amplifier_system.visible import visible_exactly
-from amplifierd.sessions.approval import Approval
+from amplifierd.sessions.questions.approval import Approval
 
 ODD = [
     *"\u200c\u200d\ufe0f",

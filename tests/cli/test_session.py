@@ -11,8 +11,8 @@ from plans import call, plan_file
 
 from amplifierd.exceptions import HoldLostError
 from amplifierd.paths import Paths
-from amplifierd.session_store.file_store import FileStore
-from amplifierd.session_store.hold import Holder
+from amplifierd.store.file_store import FileStore
+from amplifierd.store.hold import Holder
 
 Say = Callable[..., Any]
 

@@ -190,7 +190,7 @@ def test_a_session_whose_holder_is_gone_is_found_and_repaired(say: Say, amplifie
 
 
 def _boot_id() -> str:
-    from amplifierd.session_store.hold import boot_id
+    from amplifierd.store.hold import boot_id
 
     return boot_id()
 

@@ -13,11 +13,11 @@ import pytest
 from stored_sessions import event, message, new_session
 
 from amplifierd.paths import Paths
-from amplifierd.session_store.backup import fingerprint
-from amplifierd.session_store.file_store import FileStore
-from amplifierd.session_store.hold import Holder
-from amplifierd.session_store.postgres.store import PostgresStore
-from amplifierd.session_store.protocol import SessionStore
+from amplifierd.store.backup import fingerprint
+from amplifierd.store.file_store import FileStore
+from amplifierd.store.hold import Holder
+from amplifierd.store.postgres.store import PostgresStore
+from amplifierd.store.protocol import SessionStore
 from amplifierd.store_address import StoreAddress
 
 ME = Holder.of_this_process("test")

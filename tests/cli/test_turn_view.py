@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from amplifier_cli.terminal_page import TerminalPage, page_for
+from amplifier_cli.terminal.terminal_page import TerminalPage, page_for
 from amplifier_cli.turn_view import AnswerStream, TurnView
 
 OWN = "session_1"

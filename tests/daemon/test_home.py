@@ -7,8 +7,8 @@ import pytest
 
 import amplifierd
 from amplifierd import open_home
-from amplifierd.builds.module_resolver import DaemonModuleSourceResolver
 from amplifierd.exceptions import SettingsError
+from amplifierd.profiles.builds.module_resolver import DaemonModuleSourceResolver
 
 
 @pytest.fixture(autouse=True)

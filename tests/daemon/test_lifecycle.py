@@ -343,7 +343,7 @@ async def run(home: amplifierd.Home, plan: dict[str, Any]) -> str:
     code = """
 import asyncio, json, sys
 from amplifier_core import AmplifierSession
-from amplifierd.builds.module_resolver import DaemonModuleSourceResolver
+from amplifierd.profiles.builds.module_resolver import DaemonModuleSourceResolver
 
 async def main():
     session = AmplifierSession(config=json.load(sys.stdin))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from amplifierd.mentions import ProfileMentionResolver, load_mentioned
+from amplifierd.sessions.conversation.mentions import ProfileMentionResolver, load_mentioned
 
 
 @pytest.fixture

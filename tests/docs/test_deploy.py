@@ -114,7 +114,7 @@ def test_every_command_of_ours_exists() -> None:
 
 
 def test_probes_ask_for_what_the_daemon_answers() -> None:
-    from amplifierd.routers.system import unversioned
+    from amplifierd.server.api.system import unversioned
 
     known = {route.path for route in unversioned.routes}  # type: ignore[attr-defined] # routes of ours have one
     asked = [probe for found in of_kind("StatefulSet").values() for probe in values_in(found, "httpGet")]

@@ -14,7 +14,7 @@ import pytest
 from cluster_members import WAITS, Member, Members, impostor, until, watching
 
 from amplifierd.cluster.channel import Greeting
-from amplifierd.daemon.callers import Caller, carried
+from amplifierd.server.auth.callers import Caller, carried
 
 
 @pytest.fixture(scope="module")

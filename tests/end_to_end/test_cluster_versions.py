@@ -14,7 +14,7 @@ import pytest
 from cluster_members import Member, Members, until, watching
 
 from amplifier_core import __version__
-from amplifierd.session_store.postgres.schema import FORMAT_VERSION
+from amplifierd.store.postgres.schema import FORMAT_VERSION
 from amplifierd.store_address import StoreAddress
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -31,9 +31,9 @@ def next_version(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = tmp_path_factory.mktemp("next") / "src"
     shutil.copytree(SOURCE, source, ignore=shutil.ignore_patterns("__pycache__"))
     _edit(source / "amplifier_core/_version.py", __version__, NEWER)
-    schema = source / "amplifierd/session_store/postgres/schema.py"
+    schema = source / "amplifierd/store/postgres/schema.py"
     _edit(schema, "FORMAT_VERSION", STEP.format(readable_by=FORMAT_VERSION), times=1)
-    _edit(source / "amplifierd/session_store/record.py", "    takeover: dict", "    later: int = 7\n    takeover: dict")
+    _edit(source / "amplifierd/store/record.py", "    takeover: dict", "    later: int = 7\n    takeover: dict")
     _edit(source / "amplifierd/cluster/peers.py", "said = [*headers,", 'said = [*headers, ("x-amplifier-later", "1"),')
     return source
 

@@ -16,8 +16,8 @@ import httpx2
 import pytest
 from real_server import plan
 
-from amplifierd.daemon.run_file import find_running
 from amplifierd.paths import Paths
+from amplifierd.server.run_file import find_running
 
 PATIENCE_S = 120.0
 CONTAINER = ["unshare", "--user", "--map-root-user", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]

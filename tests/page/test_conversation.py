@@ -16,8 +16,8 @@ from playwright.sync_api import Locator, Page, expect
 
 from amplifierd.exceptions import HoldLostError
 from amplifierd.paths import Paths
-from amplifierd.session_store.file_store import FileStore
-from amplifierd.session_store.hold import Holder
+from amplifierd.store.file_store import FileStore
+from amplifierd.store.hold import Holder
 
 from .chromium import Complaints
 from .page_daemon import PageDaemon

@@ -19,8 +19,8 @@ from amplifier_sessions.session_list import find_page
 from amplifier_sessions.session_query import SessionQuery
 from amplifierd import open_home
 from amplifierd.paths import Paths
-from amplifierd.session_store.file_store import FileStore
-from amplifierd.session_store.hold import Holder
+from amplifierd.store.file_store import FileStore
+from amplifierd.store.hold import Holder
 
 ALL = SessionQuery(sort="session_id")
 LONG_AGO_NS = 1_000_000_000_000_000_000

@@ -13,9 +13,9 @@ from typing import Any
 from simulated_server import Server, Transaction
 from sql_tables import Key, Row
 
-from amplifierd.daemon.published_event import PublishedEvent
-from amplifierd.session_store.cursor import Cursor
-from amplifierd.sessions.uncounted_usage import TURN_BEGUN, TURN_DONE
+from amplifierd.server.events.published_event import PublishedEvent
+from amplifierd.sessions.layers.uncounted_usage import TURN_BEGUN, TURN_DONE
+from amplifierd.store.cursor import Cursor
 
 _LIVE = ("active", "draining")
 

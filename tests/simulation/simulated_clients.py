@@ -14,8 +14,8 @@ from invariants import ShownStream
 from simulated_network import Exchange, Headers
 from simulated_world import Machine, World
 
-from amplifierd.http.event_stream import MEDIA_TYPE as EVENTS
-from amplifierd.sessions.uncounted_usage import TURN_DONE
+from amplifierd.server.http.event_stream import MEDIA_TYPE as EVENTS
+from amplifierd.sessions.layers.uncounted_usage import TURN_DONE
 
 _PLACE = "client"
 _PATIENCE_S = 6.0

@@ -20,12 +20,13 @@ from starlette.datastructures import State
 from starlette.types import ASGIApp, Receive, Scope, Send
 from virtual_loop import OWN
 
-from amplifierd.daemon.callers import EVERYONE, Caller
-from amplifierd.http.forwarding import Forwarding
-from amplifierd.http.problem_answers import add_problem_answers
-from amplifierd.http.request_guard import RequestGuard
-from amplifierd.http.routers import JsonAnswer, add_routes
-from amplifierd.routers import cluster, streams, turns
+from amplifierd.server.api import cluster
+from amplifierd.server.api.sessions import streams, turns
+from amplifierd.server.auth.callers import EVERYONE, Caller
+from amplifierd.server.http.forwarding import Forwarding
+from amplifierd.server.http.problem_answers import add_problem_answers
+from amplifierd.server.http.request_guard import RequestGuard
+from amplifierd.server.http.routers import JsonAnswer, add_routes
 
 if TYPE_CHECKING:
     from simulated_world import Daemon, Machine, World

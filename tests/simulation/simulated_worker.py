@@ -18,18 +18,18 @@ from virtual_loop import Process
 from amplifier_core.exceptions import AmplifierError
 from amplifier_system.surroundings import chance, new_token
 from amplifierd.exceptions import HoldLostError, MemberFencedError, NotReadyError, SessionNotFoundError
-from amplifierd.live_sessions import LiveState, LoadedState, SessionActs, SubmittedTurn, TurnRequest
-from amplifierd.session_store.hold import Hold, Holder
-from amplifierd.session_store.postgres.store import PostgresStore
-from amplifierd.session_store.record import SessionRecord, now
-from amplifierd.sessions.announcements import Announcements
-from amplifierd.sessions.interrupted_turns import InterruptedTurns
-from amplifierd.sessions.interruption import INTERRUPTED, REPAIRED, find_broken_turn
-from amplifierd.sessions.journal import Journal
+from amplifierd.sessions.conversation.interrupted_turns import InterruptedTurns
+from amplifierd.sessions.conversation.interruption import INTERRUPTED, REPAIRED, find_broken_turn
+from amplifierd.sessions.events.announcements import Announcements
+from amplifierd.sessions.events.journal import Journal
+from amplifierd.sessions.events.tree_events import Event, EventSource
+from amplifierd.sessions.events.tree_history import last_cursor
+from amplifierd.sessions.layers.uncounted_usage import TURN_BEGUN, TURN_DONE
 from amplifierd.sessions.secret_values import SecretValues
-from amplifierd.sessions.tree_events import Event, EventSource
-from amplifierd.sessions.tree_history import last_cursor
-from amplifierd.sessions.uncounted_usage import TURN_BEGUN, TURN_DONE
+from amplifierd.store.hold import Hold, Holder
+from amplifierd.store.postgres.store import PostgresStore
+from amplifierd.store.record import SessionRecord, now
+from amplifierd.workers.live_sessions import LiveState, LoadedState, SessionActs, SubmittedTurn, TurnRequest
 from amplifierd.workers.recovery import UNKNOWN
 
 _SECRETS = SecretValues()

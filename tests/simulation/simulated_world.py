@@ -20,21 +20,21 @@ from virtual_loop import OWN, Process, VirtualLoop
 
 from amplifier_system.surroundings import Surroundings, enter
 from amplifierd.cluster.cluster import Cluster
-from amplifierd.daemon.event_hub import EventHub
-from amplifierd.daemon.metrics import Metrics
-from amplifierd.daemon.published_event import PublishedEvent
-from amplifierd.daemon.session_access import SessionAccess
-from amplifierd.live_sessions import LiveEvent
 from amplifierd.paths import Paths
-from amplifierd.session_store.cursor import Cursor
-from amplifierd.session_store.hold import Holder
-from amplifierd.session_store.json_lines import encoded_for_others
-from amplifierd.session_store.postgres.store import PostgresStore
-from amplifierd.sessions.tree_events import Event, is_delta
+from amplifierd.server.auth.session_access import SessionAccess
+from amplifierd.server.events.event_hub import EventHub
+from amplifierd.server.events.published_event import PublishedEvent
+from amplifierd.server.metrics import Metrics
+from amplifierd.sessions.events.tree_events import Event, is_delta
 from amplifierd.settings import Settings
+from amplifierd.store.cursor import Cursor
+from amplifierd.store.hold import Holder
+from amplifierd.store.json_lines import encoded_for_others
+from amplifierd.store.postgres.store import PostgresStore
 from amplifierd.store_address import StoreAddress
 from amplifierd.turns.durable import job_schema
 from amplifierd.turns.durable.durable_turn_queue import DurableTurnQueue
+from amplifierd.workers.live_sessions import LiveEvent
 
 ADDRESS = StoreAddress.parse("postgresql://simulated/amplifier")
 PATHS = Paths.from_environment(Path("/nonexistent"), environ={})

@@ -21,8 +21,8 @@ from virtual_loop import OWN, Process, Stuck
 
 from amplifier_system.surroundings import enter
 from amplifierd.exceptions import MemberError, StoreUnavailableError
-from amplifierd.session_store.protocol import NewSession
-from amplifierd.session_store.record import SessionRecord, now
+from amplifierd.store.protocol import NewSession
+from amplifierd.store.record import SessionRecord, now
 from amplifierd.turns.durable.turn_rows import REFUSED
 
 _FAULTS_UNTIL_S = 10.0

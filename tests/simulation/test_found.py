@@ -17,11 +17,11 @@ from stored_sessions import new_session
 from virtual_loop import VirtualLoop
 
 from amplifier_system.tasks import Supervisor
-from amplifierd.live_sessions import SubmittedTurn, TurnRequest
 from amplifierd.paths import Paths
-from amplifierd.session_store.hold import Holder
-from amplifierd.session_store.postgres.store import PostgresStore
+from amplifierd.store.hold import Holder
+from amplifierd.store.postgres.store import PostgresStore
 from amplifierd.store_address import StoreAddress
+from amplifierd.workers.live_sessions import SubmittedTurn, TurnRequest
 
 
 async def test_a_session_whose_release_failed_is_held_again_by_the_process_that_gave_it_up(tmp_path: Path) -> None:

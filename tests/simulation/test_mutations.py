@@ -14,9 +14,9 @@ from simulation import simulate, tidy_up
 
 from amplifier_system import tasks
 from amplifier_system.surroundings import time_ns
-from amplifierd.session_store.cursor import Cursor
-from amplifierd.session_store.postgres import members, row_changes
-from amplifierd.session_store.postgres.held_sessions import FENCE
+from amplifierd.store.cursor import Cursor
+from amplifierd.store.postgres import members, row_changes
+from amplifierd.store.postgres.held_sessions import FENCE
 
 _MOST_SEEDS = 120
 

@@ -20,7 +20,7 @@ from hurt_daemon import CLOCK
 from processes import Started
 from tcp_proxy import ProxyProcess
 
-from amplifierd.session_store.postgres.local_server import DATABASE
+from amplifierd.store.postgres.local_server import DATABASE
 
 _PAUSE_S = 0.01
 _ROUNDS = 50

@@ -29,7 +29,7 @@ from cluster_evidence import (
     text_of,
 )
 
-from amplifierd.session_store.cursor import Cursor
+from amplifierd.store.cursor import Cursor
 
 Breaches = Iterator[str]
 

@@ -17,7 +17,7 @@ from cluster_evidence import BEGUN, DONE, INTENT, OUTCOME, PIECE, SHOWN
 from cluster_machine import ClusterMachine
 from plain_http import Connection
 
-from amplifierd.session_store.cursor import Cursor
+from amplifierd.store.cursor import Cursor
 
 SESSIONS = "/api/v1/sessions"
 BROKEN = (OSError, EOFError, TimeoutError, ValueError)

@@ -11,7 +11,7 @@ from crashing_sessions import open_home
 
 from amplifier_core.utils.tool_messages import Call, calls_in, results_in
 from amplifierd.home import Home
-from amplifierd.sessions.interruption import RepairedCall, RepairReport
+from amplifierd.sessions.conversation.interruption import RepairedCall, RepairReport
 from amplifierd.sessions.session import Session
 
 Event = Mapping[str, Any]

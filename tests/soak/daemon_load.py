@@ -16,7 +16,7 @@ from typing import Any
 from daemon_process import DaemonProcess
 from plain_http import Connection
 
-from amplifierd.session_store.cursor import Cursor
+from amplifierd.store.cursor import Cursor
 
 SESSIONS = "/api/v1/sessions"
 PROFILE = "foundation/offline"

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import psycopg
 from psycopg import sql
 
-from amplifierd.session_store.postgres.local_server import USER, LocalServer
+from amplifierd.store.postgres.local_server import USER, LocalServer
 
 SETTINGS = {
     "fsync": "off",  # no machine fails here, only processes

@@ -20,9 +20,9 @@ from daemon_load import SETTINGS, Load, Seen
 from daemon_process import DaemonProcess
 from plain_http import Connection
 
-from amplifierd.daemon.subscriber import StreamLimits
-from amplifierd.daemon.tokens import Tokens
 from amplifierd.paths import Paths
+from amplifierd.server.auth.tokens import Tokens
+from amplifierd.server.events.subscriber import StreamLimits
 
 _EVENTS = "/api/v1/events"
 _PLACES = StreamLimits().subscribers

@@ -18,9 +18,9 @@ from urllib.request import urlopen
 import warm_python
 import yaml
 
-from amplifierd.daemon.log_files import LOG_FILE
-from amplifierd.daemon.run_file import find_running
 from amplifierd.paths import Paths
+from amplifierd.server.log_files import LOG_FILE
+from amplifierd.server.run_file import find_running
 
 _PATIENCE_S = 120.0
 _PAUSE_S = 0.005

@@ -18,8 +18,8 @@ from pathlib import Path
 import psycopg
 from filelock import FileLock
 
-from amplifierd.session_store.hold import find_start
-from amplifierd.session_store.postgres.local_server import LocalServer
+from amplifierd.store.hold import find_start
+from amplifierd.store.postgres.local_server import LocalServer
 
 FAST = {"fsync": "off", "full_page_writes": "off", "max_connections": "300", "shared_buffers": "64MB"}
 """A test does not outlive its machine."""

@@ -29,7 +29,7 @@ _MOST_BYTES = 1 << 20
 _STATUS_FD = 3  # after stdin, stdout and stderr
 _PROGRAMS = (
     *("amplifier_cli.main", "amplifier_cli.chat.start", "amplifierd.control.main", "amplifierd.app", "uvicorn"),
-    *("amplifierd.session_store.postgres.store", "amplifierd.turns.durable.durable_turn_queue"),
+    *("amplifierd.store.postgres.store", "amplifierd.turns.durable.durable_turn_queue"),
 )
 _CHOOSES_WHEN_IMPORTED = "keyring"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from amplifierd.session_store.protocol import NewSession
-from amplifierd.session_store.record import SessionRecord, new_session_id, now
+from amplifierd.store.protocol import NewSession
+from amplifierd.store.record import SessionRecord, new_session_id, now
 
 
 def new_session(session_id: str | None = None, **fields: Any) -> NewSession:

@@ -10,7 +10,7 @@ import json
 import sys
 
 import amplifierd
-from amplifierd.live_sessions import TurnRequest
+from amplifierd.workers.live_sessions import TurnRequest
 from amplifierd.workers.workers import Workers
 
 

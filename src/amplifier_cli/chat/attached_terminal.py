@@ -13,8 +13,8 @@ from prompt_toolkit.completion import DummyCompleter
 from amplifier_cli.approval_prompt import TerminalApprover
 from amplifier_cli.attended_session import stopping_words
 from amplifier_cli.config import AppConfig
-from amplifier_cli.render import styled
 from amplifier_cli.session_names import short_id
+from amplifier_cli.terminal.render import styled
 from amplifier_cli.turn_view import TurnView
 from amplifier_core.exceptions import AmplifierError
 from amplifier_system.tasks import start_task
@@ -22,7 +22,7 @@ from amplifierd.client.daemon_client import DaemonClient
 from amplifierd.client.remote_session import RemoteSession
 from amplifierd.exceptions import NothingToSteerError, SteeringUnsupportedError
 from amplifierd.paths import Paths
-from amplifierd.session_store.record import SessionRecord
+from amplifierd.store.record import SessionRecord
 
 from .chat_input import QUEUED, ChatInput, Questions, agreed_in_chat
 from .chat_page import ChatPage

@@ -31,9 +31,9 @@ from prompt_toolkit.patch_stdout import patch_stdout
 
 from amplifier_cli.failures import UsageError
 from amplifier_cli.prompt_input import image_block, image_type, read_image
-from amplifier_cli.prompt_screen import new_prompt
-from amplifier_cli.render import has_colour, styled, write
 from amplifier_cli.session_places import AGREE
+from amplifier_cli.terminal.prompt_screen import new_prompt
+from amplifier_cli.terminal.render import has_colour, styled, write
 from amplifier_core.local_sources import path_of_source
 from amplifier_system.tasks import finished, start_task
 from amplifier_system.visible import screens, sequence, shown, visible_exactly

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from amplifier_cli.markdown import drawn
-from amplifier_cli.render import can_show, has_colour, shortened, write
+from amplifier_cli.terminal.markdown import drawn
+from amplifier_cli.terminal.render import can_show, has_colour, shortened, write
 from amplifier_system.visible import visible_line
 
 _WIDEST = 110

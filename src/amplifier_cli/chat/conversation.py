@@ -21,10 +21,10 @@ from amplifier_cli.approval_prompt import TerminalApprover, yes_to_all
 from amplifier_cli.attended_session import AttendedSession, stopping_words
 from amplifier_cli.config import ResolvedConfig
 from amplifier_cli.failures import error_lines
-from amplifier_cli.render import counted, notify, styled
 from amplifier_cli.resumption import Opening, begun
 from amplifier_cli.session_names import agent_of, short_id
 from amplifier_cli.session_places import SessionPlace, lost_with
+from amplifier_cli.terminal.render import counted, notify, styled
 from amplifier_cli.turn_view import Details, Event, TurnView, summary
 from amplifier_core.exceptions import AmplifierError
 from amplifier_foundation.io import parse_frontmatter

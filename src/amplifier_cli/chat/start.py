@@ -16,13 +16,13 @@ from amplifier_cli.failures import UsageError
 from amplifier_cli.open_home import in_home
 from amplifier_cli.options import invocation_of
 from amplifier_cli.project_trust import trusted_config
-from amplifier_cli.render import styled, write
 from amplifier_cli.resumption import resumed
 from amplifier_cli.session_choice import chosen_agent, find_session, last_session
 from amplifier_cli.session_names import short_id
 from amplifier_cli.session_places import agreed_directory, place_for
+from amplifier_cli.terminal.render import styled, write
 from amplifierd.home import Home
-from amplifierd.session_store.record import SessionRecord
+from amplifierd.store.record import SessionRecord
 
 from .conversation import Chat
 

@@ -12,7 +12,7 @@ from amplifier_cli.failures import pick
 from amplifier_cli.open_home import in_home
 from amplifier_cli.options import Bundle, Json, PlanFile, ProfileOption, invocation_of
 from amplifier_cli.plan_choice import ChosenPlan, chosen_plan
-from amplifier_cli.render import write, write_fields, write_json, write_table
+from amplifier_cli.terminal.render import write, write_fields, write_json, write_table
 from amplifier_core.mount_plan import MountPlan
 from amplifierd.home import Home
 from amplifierd.sessions.secret_values import without_secrets

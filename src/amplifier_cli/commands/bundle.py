@@ -16,15 +16,15 @@ from amplifier_cli.failures import UsageError, pick
 from amplifier_cli.open_home import in_home
 from amplifier_cli.options import Json, Offline, invocation_of
 from amplifier_cli.plan_choice import find_bundle
-from amplifier_cli.render import ago, counted, shortened, styled, write, write_fields, write_json, write_table
 from amplifier_cli.session_choice import absolute_source, base_profile, bundle_source
+from amplifier_cli.terminal.render import ago, counted, shortened, styled, write, write_fields, write_json, write_table
 from amplifier_core.mount_plan import SESSION_MEMBERS, MountPlan, PlanEntry
 from amplifier_foundation.bundle import Bundle
 from amplifier_foundation.registry import BundleState
 from amplifier_foundation.validator import BundleValidator
-from amplifierd.bundles import open_bundles
 from amplifierd.home import Home
 from amplifierd.plans.composition import Composition
+from amplifierd.profiles.bundles import open_bundles
 from amplifierd.sessions.secret_values import without_secrets
 
 app = new_group(

@@ -13,10 +13,10 @@ from amplifier_cli.exit_codes import ExitCode
 from amplifier_cli.failures import Force, confirm, pick, say
 from amplifier_cli.open_home import in_home
 from amplifier_cli.options import Json, Offline
-from amplifier_cli.render import ago, counted, styled, write, write_fields, write_json, write_table
 from amplifier_cli.session_choice import absolute_source
-from amplifierd.collections.models import Collection, SyncResult
+from amplifier_cli.terminal.render import ago, counted, styled, write, write_fields, write_json, write_table
 from amplifierd.home import Home
+from amplifierd.profiles.collections.models import Collection, SyncResult
 
 app = new_group(
     "List, add and update collections of profiles.\n\n"

@@ -23,7 +23,7 @@ from amplifier_cli.config import (
 )
 from amplifier_cli.failures import UsageError, say
 from amplifier_cli.options import invocation_of
-from amplifier_cli.render import write, write_json, write_table
+from amplifier_cli.terminal.render import write, write_json, write_table
 from amplifier_system.visible import write_exactly
 from amplifierd.agreements import KEY, Agreement, Agreements
 from amplifierd.paths import Paths

@@ -21,8 +21,8 @@ from amplifier_cli.exit_codes import ExitCode
 from amplifier_cli.installation import missing_packages
 from amplifier_cli.open_home import in_home
 from amplifier_cli.options import Invocation, Json, invocation_of
-from amplifier_cli.render import can_show, styled, write, write_json
 from amplifier_cli.session_choice import find_profile
+from amplifier_cli.terminal.render import can_show, styled, write, write_json
 from amplifier_core.exceptions import AmplifierError
 from amplifier_core.packages import provider_name
 from amplifier_sessions.session_directory import is_session_id
@@ -31,9 +31,9 @@ from amplifier_system.distributions import LABEL, mixed_installation
 from amplifierd.exceptions import SessionHeldError, SettingsError
 from amplifierd.home import Home
 from amplifierd.session_defaults import WITHOUT_KEYS, default_profile
-from amplifierd.session_store.hold import Holder
-from amplifierd.session_store.process_locks import ProcessLocks
-from amplifierd.session_store.session_files import SessionFiles
+from amplifierd.store.hold import Holder
+from amplifierd.store.process_locks import ProcessLocks
+from amplifierd.store.session_files import SessionFiles
 
 from .provider import installed
 

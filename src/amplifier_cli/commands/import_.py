@@ -16,8 +16,8 @@ from amplifier_cli.config import AppConfig, SettingsFiles, checked_value, store_
 from amplifier_cli.failures import UsageError, say
 from amplifier_cli.open_home import in_home
 from amplifier_cli.options import Json
-from amplifier_cli.render import write, write_json, write_table
 from amplifier_cli.session_choice import find_profile
+from amplifier_cli.terminal.render import write, write_json, write_table
 from amplifier_core.packages import provider_module_id, provider_name
 from amplifier_foundation.io import load_yaml
 from amplifier_foundation.paths import get_amplifier_home

@@ -16,7 +16,7 @@ from amplifier_cli.command_group import examples, single_command
 from amplifier_cli.config import SettingsFiles
 from amplifier_cli.failures import interruptible, pick
 from amplifier_cli.open_home import in_home
-from amplifier_cli.render import counted, styled, write
+from amplifier_cli.terminal.render import counted, styled, write
 from amplifier_core.llm_errors import AccessDeniedError, AuthenticationError
 from amplifier_core.packages import provider_name
 from amplifier_system.urls import is_loopback, trust_for

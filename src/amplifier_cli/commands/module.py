@@ -17,11 +17,11 @@ from amplifier_cli.new_module import ModuleType, find_module_type, module_id_for
 from amplifier_cli.open_home import finish, in_home
 from amplifier_cli.options import Bundle, Json, PlanFile, ProfileOption, invocation_of
 from amplifier_cli.plan_choice import chosen_plan
-from amplifier_cli.render import styled, write, write_fields, write_json, write_table
+from amplifier_cli.terminal.render import styled, write, write_fields, write_json, write_table
 from amplifier_core.mount_plan import MountPlan
 from amplifier_core.packages import bare_name, find_package, module_id_of
-from amplifierd.builds.installed_modules import ModuleFacts, installed_facts, read_facts
 from amplifierd.home import Home
+from amplifierd.profiles.builds.installed_modules import ModuleFacts, installed_facts, read_facts
 
 app = new_group(
     "List, inspect, validate and create modules.\n\n"

@@ -16,8 +16,8 @@ from amplifier_cli.failures import UsageError, did_you_mean
 from amplifier_cli.open_home import in_home
 from amplifier_cli.options import Bundle, Json, invocation_of
 from amplifier_cli.plan_choice import ChosenPlan, chosen_plan
-from amplifier_cli.render import counted, styled, write, write_data, write_json
 from amplifier_cli.session_choice import read_plan_file
+from amplifier_cli.terminal.render import counted, styled, write, write_data, write_json
 from amplifier_core.mount_plan import MountPlan
 from amplifierd.home import Home
 from amplifierd.plans.conversion import Form

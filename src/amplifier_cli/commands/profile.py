@@ -15,13 +15,13 @@ from amplifier_cli.failures import UsageError
 from amplifier_cli.installation import install_words, missing_for
 from amplifier_cli.open_home import in_home
 from amplifier_cli.options import Json, Offline
-from amplifier_cli.render import counted, styled, write, write_fields, write_json, write_table
 from amplifier_cli.session_choice import find_profile
+from amplifier_cli.terminal.render import counted, styled, write, write_fields, write_json, write_table
 from amplifier_core.mount_plan import MountPlan
-from amplifierd.builds.staleness import ProfileStatus
 from amplifierd.home import Home
 from amplifierd.identifiers import LOCAL, ProfileId, is_collection_or_profile_name
 from amplifierd.issues import Issue, errors
+from amplifierd.profiles.builds.staleness import ProfileStatus
 from amplifierd.yaml_edits import replace_text
 
 app = new_group(

@@ -20,7 +20,7 @@ from amplifier_cli.failures import UsageError, interruptible, pick, vendor_messa
 from amplifier_cli.installation import install_command, install_words, missing_packages
 from amplifier_cli.open_home import in_home
 from amplifier_cli.options import Json
-from amplifier_cli.render import write, write_json, write_table
+from amplifier_cli.terminal.render import write, write_json, write_table
 from amplifier_core import AmplifierSession
 from amplifier_core.exceptions import AmplifierError
 from amplifier_core.imported_code import entry_points

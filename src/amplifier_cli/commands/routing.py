@@ -13,8 +13,8 @@ from amplifier_cli.config import resolve_app_config
 from amplifier_cli.failures import UsageError, pick
 from amplifier_cli.open_home import in_home
 from amplifier_cli.options import Bundle, Json, PlanFile, ProfileOption, checked_source, invocation_of
-from amplifier_cli.render import write, write_fields, write_json, write_table
 from amplifier_cli.session_choice import chosen_agent
+from amplifier_cli.terminal.render import write, write_fields, write_json, write_table
 from amplifier_system.model_choice import MODEL_ROLE_RESOLVER
 from amplifierd.home import Home
 from amplifierd.sessions.routing import routing_of

@@ -37,7 +37,7 @@ from amplifier_cli.prompt_input import Prompt, read_prompt
 from amplifier_cli.resumption import attended, resumed
 from amplifier_cli.session_choice import chosen_agent, find_session
 from amplifier_cli.session_places import agreed_directory, place_for
-from amplifierd.session_store.record import checked_name
+from amplifierd.store.record import checked_name
 
 app = single_command()
 

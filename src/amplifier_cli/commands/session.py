@@ -15,11 +15,11 @@ class SessionGroup(LazyGroup):
     """What can be done with sessions; a list of them needs next to nothing of the rest."""
 
     files: ClassVar = {
-        "list": "session_list",
-        "attach": "session_attach",
-        **dict.fromkeys(_READING, "session_reading"),
-        **dict.fromkeys(_UPKEEP, "session_upkeep"),
-        **dict.fromkeys(_TRASH, "session_trash"),
+        "list": "sessions.session_list",
+        "attach": "sessions.session_attach",
+        **dict.fromkeys(_READING, "sessions.session_reading"),
+        **dict.fromkeys(_UPKEEP, "sessions.session_upkeep"),
+        **dict.fromkeys(_TRASH, "sessions.session_trash"),
     }
 
 

@@ -11,8 +11,8 @@ import typer
 from amplifier_cli.command_group import examples, new_group
 from amplifier_cli.open_home import in_home
 from amplifier_cli.options import Json, Offline
-from amplifier_cli.render import counted, write, write_fields, write_json, write_table
 from amplifier_cli.session_choice import absolute_source
+from amplifier_cli.terminal.render import counted, write, write_fields, write_json, write_table
 from amplifier_foundation.sources import CachedSource, parse_reference
 from amplifier_system.urls import shown
 from amplifier_system.visible import write_exactly

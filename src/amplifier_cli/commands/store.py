@@ -17,13 +17,13 @@ from amplifier_cli.exit_codes import ExitCode
 from amplifier_cli.failures import UsageError, say
 from amplifier_cli.open_home import in_home
 from amplifier_cli.options import Json
-from amplifier_cli.render import counted, write, write_fields, write_json, write_table
+from amplifier_cli.terminal.render import counted, write, write_fields, write_json, write_table
 from amplifierd.home import Home
-from amplifierd.session_store.backup import Backup, write_backup
-from amplifierd.session_store.copying import SessionCopies, SessionOutcome, compare, compare_trash
-from amplifierd.session_store.hold import Holder
-from amplifierd.session_store.protocol import SessionStore, StoreSnapshot
-from amplifierd.session_store.store_choice import open_store
+from amplifierd.store.backup import Backup, write_backup
+from amplifierd.store.copying import SessionCopies, SessionOutcome, compare, compare_trash
+from amplifierd.store.hold import Holder
+from amplifierd.store.protocol import SessionStore, StoreSnapshot
+from amplifierd.store.store_choice import open_store
 from amplifierd.store_address import FILES, StoreAddress
 
 app = new_group(

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from amplifier_core.mount_plan import MountPlan
 from amplifier_foundation.exceptions import RefResolutionError
 from amplifier_foundation.paths.resolution import parse_uri
-from amplifier_foundation.sources.backend import LOCAL_BACKENDS
+from amplifier_foundation.sources.downloads.backend import LOCAL_BACKENDS
 from amplifier_foundation.sources.reference import (
     FileReference,
     GitReference,

@@ -4,8 +4,8 @@ import tempfile
 from pathlib import Path
 
 from amplifier_foundation.paths.resolution import ParsedURI, ResolvedSource, parse_uri
+from amplifier_foundation.sources.repositories.git_process import GitCloneTimeoutError
 
-from .git_process import GitCloneTimeoutError
 from .handler import SourceHandler, as_source
 from .protocol import SourceStatus
 from .reference import GitReference, is_commit

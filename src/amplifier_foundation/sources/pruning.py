@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from amplifier_foundation.sources.downloads.url_cache import META
+
 from .store import discard, locked_now, read_json, remove, tree_bytes
-from .url_cache import META
 
 DEFAULT_KEEP_DAYS = 30.0
 

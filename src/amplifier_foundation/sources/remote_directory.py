@@ -7,14 +7,20 @@ from pathlib import Path
 from typing import IO
 
 from amplifier_foundation.exceptions import RefResolutionError
+from amplifier_foundation.sources.downloads.backend import (
+    WITHOUT_NETWORK,
+    BackendDownload,
+    find_backend,
+    open_backend,
+    reported_failures,
+)
+from amplifier_foundation.sources.downloads.download import Download
+from amplifier_foundation.sources.downloads.url_cache import Fetched
 from amplifier_system.threads import Stop, in_thread
 from amplifier_system.urls import shown
 
-from .backend import WITHOUT_NETWORK, BackendDownload, find_backend, open_backend, reported_failures
-from .download import Download
 from .resolved import Limits
 from .store import unique
-from .url_cache import Fetched
 
 _HTTP = ("http", "https")
 _NEAR = WITHOUT_NETWORK | {"file"}

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from amplifier_foundation.exceptions import RefResolutionError
 from amplifier_foundation.paths.home import get_amplifier_home
+from amplifier_foundation.sources.downloads.url_source import UrlSource
+from amplifier_foundation.sources.repositories.git_source import GitSource
 from amplifier_system.urls import shown
 
 from .cache_context import CacheContext, fetch_hint
-from .git_source import GitSource
 from .local import FindRoot, LocalSource, resolve_name
 from .protocol import SourceStatus
 from .reference import (
@@ -24,7 +25,6 @@ from .reference import (
     parse_reference,
 )
 from .resolved import Limits, Progress, ResolvedRef
-from .url_source import UrlSource
 
 
 class Sources:

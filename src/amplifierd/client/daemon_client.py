@@ -15,10 +15,10 @@ import httpx2
 
 from amplifier_core.exceptions import AmplifierError
 from amplifier_system.urls import trust_for
-from amplifierd.daemon.run_file import RunningDaemon, find_running
 from amplifierd.exceptions import AgreementNeededError, NotReadyError, RemoteError
 from amplifierd.paths import Paths
-from amplifierd.session_store.cursor import Cursor
+from amplifierd.server.run_file import RunningDaemon, find_running
+from amplifierd.store.cursor import Cursor
 from amplifierd.workers.json_rpc import error_of
 
 _API = "/api/v1"

@@ -21,18 +21,18 @@ from amplifierd.exceptions import (
     ApprovalNotFoundError,
     PromptRemovedError,
 )
-from amplifierd.session_store.cursor import Cursor
-from amplifierd.session_store.protocol import Message
-from amplifierd.session_store.record import Activity, SessionRecord
-from amplifierd.sessions.announcements import STATUS
-from amplifierd.sessions.approval import Approval, Approver
-from amplifierd.sessions.approvals import APPROVAL_EXPIRED, APPROVAL_PENDING, APPROVAL_RESOLVED
-from amplifierd.sessions.compaction import Compaction
-from amplifierd.sessions.lasting_approvals import RememberedApproval
-from amplifierd.sessions.request_parts import RequestPart
+from amplifierd.sessions.conversation.compaction import Compaction
+from amplifierd.sessions.events.announcements import STATUS
+from amplifierd.sessions.layers.request_parts import RequestPart
+from amplifierd.sessions.layers.uncounted_usage import TURN_DONE
+from amplifierd.sessions.questions.approval import Approval, Approver
+from amplifierd.sessions.questions.approvals import APPROVAL_EXPIRED, APPROVAL_PENDING, APPROVAL_RESOLVED
+from amplifierd.sessions.questions.lasting_approvals import RememberedApproval
 from amplifierd.sessions.turn_result import TurnResult
-from amplifierd.sessions.uncounted_usage import TURN_DONE
 from amplifierd.sessions.unread_keys import UnreadKey
+from amplifierd.store.cursor import Cursor
+from amplifierd.store.protocol import Message
+from amplifierd.store.record import Activity, SessionRecord
 
 from .daemon_client import DaemonClient, Event
 

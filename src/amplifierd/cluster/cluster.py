@@ -29,7 +29,7 @@ from .session_locations import SessionLocations, daemon_at
 from .takeover import TakeOver, Takeover
 
 if TYPE_CHECKING:
-    from amplifierd.session_store.postgres.store import PostgresStore
+    from amplifierd.store.postgres.store import PostgresStore
 
 logger = logging.getLogger(__name__)
 

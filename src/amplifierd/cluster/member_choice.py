@@ -12,13 +12,13 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from amplifierd.exceptions import NowhereToRunError
-from amplifierd.session_store.record import SessionRecord
 from amplifierd.settings import ClusterSettings
+from amplifierd.store.record import SessionRecord
 
 from .destination import Destination
 
 if TYPE_CHECKING:
-    from amplifierd.session_store.postgres.members import Member
+    from amplifierd.store.postgres.members import Member
 
 DAEMON = "daemon"
 """The kind of a member that runs sessions for others."""

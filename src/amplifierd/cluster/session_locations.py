@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from amplifier_core.exceptions import AmplifierError
 from amplifier_system.tasks import beat
-from amplifierd.session_store.record import NOWHERE, TreePlace
+from amplifierd.store.record import NOWHERE, TreePlace
 
 from .destination import Destination
 

@@ -14,7 +14,7 @@ from amplifier_system.tasks import beat, start_task
 from .member_choice import MemberView
 
 if TYPE_CHECKING:
-    from amplifierd.session_store.postgres.store import PostgresStore
+    from amplifierd.store.postgres.store import PostgresStore
 
 logger = logging.getLogger(__name__)
 

@@ -12,10 +12,10 @@ from enum import IntEnum
 from pathlib import Path
 
 from amplifier_foundation.sources.store import make_directory
-from amplifierd.daemon.log_files import LOG_FILE
-from amplifierd.daemon.run_file import RunningDaemon, find_running, home_in_use
 from amplifierd.exceptions import FormatUnsupportedError, HomeInUseError, PortInUseError, SettingsError, UnsafeBindError
 from amplifierd.paths import Paths
+from amplifierd.server.log_files import LOG_FILE
+from amplifierd.server.run_file import RunningDaemon, find_running, home_in_use
 
 _START_PATIENCE_S = 120.0
 _STOP_PATIENCE_S = 60.0

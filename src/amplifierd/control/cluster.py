@@ -14,9 +14,9 @@ import typer
 
 from amplifier_system.visible import say
 from amplifierd.cluster.cluster_token import HOW_TO_JOIN, STANDS_ALONE
-from amplifierd.daemon.run_file import find_running
 from amplifierd.exceptions import MemberError, NotReadyError
 from amplifierd.paths import Paths
+from amplifierd.server.run_file import find_running
 
 app = typer.Typer(help="Daemons that share one store.", no_args_is_help=True, rich_markup_mode=None)
 

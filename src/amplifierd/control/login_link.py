@@ -8,9 +8,9 @@ import sys
 import webbrowser
 
 from amplifierd.client.daemon_client import DaemonClient
-from amplifierd.daemon.run_file import RunningDaemon, find_running
 from amplifierd.exceptions import NotReadyError
 from amplifierd.paths import Paths
+from amplifierd.server.run_file import RunningDaemon, find_running
 
 _PAGE = "/app/"
 

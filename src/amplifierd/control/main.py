@@ -20,11 +20,11 @@ from amplifier_core import __version__
 from amplifier_core.exceptions import AmplifierError
 from amplifier_system.startup import begin_the_start
 from amplifier_system.visible import open_screens, say, screens
-from amplifierd.daemon.log_files import LOG_FILE
-from amplifierd.daemon.run_file import find_running
 from amplifierd.exceptions import SettingsError
 from amplifierd.os_errors import explained
 from amplifierd.paths import Paths
+from amplifierd.server.log_files import LOG_FILE
+from amplifierd.server.run_file import find_running
 
 from . import background, cluster, tokens
 from .background import ExitCode, code_of

@@ -24,12 +24,12 @@ from amplifier_core import __version__
 from amplifier_system.startup import end_the_start
 from amplifier_system.tasks import start_task
 from amplifierd.app import create_app
-from amplifierd.daemon.daemon import Daemon
-from amplifierd.daemon.log_files import DaemonLog
-from amplifierd.daemon.run_file import serving, write_run_file
 from amplifierd.exceptions import SettingsError
 from amplifierd.home import Home, open_home
-from amplifierd.http.request_headers import TrustedProxies, peer_of
+from amplifierd.server.daemon import Daemon
+from amplifierd.server.http.request_headers import TrustedProxies, peer_of
+from amplifierd.server.log_files import DaemonLog
+from amplifierd.server.run_file import serving, write_run_file
 from amplifierd.settings_file import create_settings_file
 from amplifierd.workers.orphans import end_old_workers
 

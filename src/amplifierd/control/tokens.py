@@ -12,12 +12,12 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from amplifier_system.visible import say
-from amplifierd.daemon.callers import SCOPES
-from amplifierd.daemon.credentials import Credentials
-from amplifierd.daemon.tokens import Tokens
 from amplifierd.exceptions import SettingsError
 from amplifierd.home import open_home
 from amplifierd.limits import Limits
+from amplifierd.server.auth.callers import SCOPES
+from amplifierd.server.auth.credentials import Credentials
+from amplifierd.server.auth.tokens import Tokens
 
 app = typer.Typer(help="Named tokens, each with a scope.", no_args_is_help=True, rich_markup_mode=None)
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from amplifier_foundation.sources.store import make_directory
 from amplifier_system.files import write_atomically
-from amplifierd.daemon.run_file import RunningDaemon, find_running
 from amplifierd.paths import Paths
+from amplifierd.server.run_file import RunningDaemon, find_running
 from amplifierd.settings_file import edit_settings
 
 from . import background
@@ -60,7 +60,7 @@ def trial(directory: Path | None, store: str | None, members: int) -> Iterator[T
         make_directory(made)
         made.chmod(0o711)  # PostgreSQL may run as another user
         if store is None:
-            from amplifierd.session_store.postgres.local_server import LocalServer  # an extra
+            from amplifierd.store.postgres.local_server import LocalServer  # an extra
 
             server = LocalServer(made / "postgres")
             stack.callback(server.stop)

@@ -27,16 +27,16 @@ from amplifier_foundation.provenance import Layer, parse_path
 from amplifier_system.permission_levels import chosen_level, within_default
 from amplifier_system.policy import merge_policies
 from amplifier_system.threads import in_thread
-from amplifierd.builds.build import Build
-from amplifierd.builds.home_profiles import Profiles
-from amplifierd.builds.installed_modules import installed_modules
-from amplifierd.builds.origins import INSTRUCTION, at_home, origin_at, single_values
-from amplifierd.builds.resources import tell_replaced, without_source
-from amplifierd.documents.inheritance import MergedProfile, narrow_level
 from amplifierd.exceptions import ProfileError
 from amplifierd.identifiers import ProfileId
 from amplifierd.issues import ON_PROFILE
 from amplifierd.paths import Paths
+from amplifierd.profiles.builds.build import Build
+from amplifierd.profiles.builds.home_profiles import Profiles
+from amplifierd.profiles.builds.installed_modules import installed_modules
+from amplifierd.profiles.builds.origins import INSTRUCTION, at_home, origin_at, single_values
+from amplifierd.profiles.builds.resources import tell_replaced, without_source
+from amplifierd.profiles.documents.inheritance import MergedProfile, narrow_level
 
 from .guards import (
     GUARDS,

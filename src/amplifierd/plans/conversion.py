@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 from amplifier_core.local_sources import path_of_source
 from amplifier_core.mount_plan import MountPlan
-from amplifierd.builds.plan_generation import portable_agent_source
-from amplifierd.builds.publication import BUILDS_DIR
 from amplifierd.identifiers import ProfileId, find_mount_type
+from amplifierd.profiles.builds.plan_generation import portable_agent_source
+from amplifierd.profiles.builds.publication import BUILDS_DIR
 
 Form = Literal["portable", "resolved"]
 

@@ -30,11 +30,11 @@ from urllib.parse import urlsplit
 from amplifier_core.module_sources import ModuleSourceResolver
 from amplifier_core.mount_plan import MODULE_SECTIONS, SESSION_MEMBERS, MountPlan, PlanEntry
 from amplifierd.agreements import KEY, Agreement, Agreements
-from amplifierd.builds.build import Build
-from amplifierd.builds.origins import key_path, origin_at
-from amplifierd.documents.document import module_identity
 from amplifierd.exceptions import AgreementNeededError
 from amplifierd.identifiers import is_kept_secret
+from amplifierd.profiles.builds.build import Build
+from amplifierd.profiles.builds.origins import key_path, origin_at
+from amplifierd.profiles.documents.document import module_identity
 
 from .runtime_values import declared_by, key_variables
 

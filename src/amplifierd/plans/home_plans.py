@@ -14,17 +14,17 @@ from amplifier_core.local_sources import path_of_source
 from amplifier_core.mount_plan import MountPlan
 from amplifier_core.packages import find_code, package_name
 from amplifier_foundation.provenance import explain, parse_path
-from amplifierd.builds.build import Build
-from amplifierd.builds.home_profiles import Profiles
-from amplifierd.builds.lock import ProfileLock
-from amplifierd.builds.origins import INSTRUCTION, at_home, declaring_paths, origin_at, single_values
-from amplifierd.builds.plan_generation import portable_agent_source
-from amplifierd.builds.publication import find_published
-from amplifierd.documents.document import module_identity
 from amplifierd.exceptions import FormatUnsupportedError, MountPlanError, ProfileNotFoundError, ProfileValidationError
 from amplifierd.identifiers import ProfileId
 from amplifierd.issues import Issue
 from amplifierd.paths import Paths
+from amplifierd.profiles.builds.build import Build
+from amplifierd.profiles.builds.home_profiles import Profiles
+from amplifierd.profiles.builds.lock import ProfileLock
+from amplifierd.profiles.builds.origins import INSTRUCTION, at_home, declaring_paths, origin_at, single_values
+from amplifierd.profiles.builds.plan_generation import portable_agent_source
+from amplifierd.profiles.builds.publication import find_published
+from amplifierd.profiles.documents.document import module_identity
 
 from .conversion import Form, find_hint, find_profile, to_portable, to_resolved
 from .request import REQUEST, lay_over

@@ -9,8 +9,8 @@ from typing import Any
 
 from amplifier_core.module_sources import ModuleSourceResolver
 from amplifier_core.mount_plan import MODULE_SECTIONS, SESSION_MEMBERS, MountPlan, PlanEntry
-from amplifierd.documents.document import module_identity
 from amplifierd.identifiers import NAMING_SECRET, ProfileId, is_kept_secret
+from amplifierd.profiles.documents.document import module_identity
 
 from .foreign_values import VARIABLE, FindVariable, ForeignValues, Steps
 from .runtime_values import RuntimePlaces, RuntimeValues, key_variables

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from amplifier_core.mount_plan import MountPlan
-from amplifierd.builds.plan_generation import agent_from_mapping, inline_agent_source
-from amplifierd.documents.inheritance import DEFAULT_CONTEXT, exclude, find_missing, merge_sections
-from amplifierd.documents.overrides import read_overrides
 from amplifierd.exceptions import ProfileValidationError
 from amplifierd.identifiers import ProfileId
 from amplifierd.issues import Issue, errors
+from amplifierd.profiles.builds.plan_generation import agent_from_mapping, inline_agent_source
+from amplifierd.profiles.documents.inheritance import DEFAULT_CONTEXT, exclude, find_missing, merge_sections
+from amplifierd.profiles.documents.overrides import read_overrides
 
 from .guards import guard_of, tightened, without_guards
 

@@ -26,7 +26,7 @@ from amplifier_core.module_sources import ModuleSourceResolver
 from amplifier_core.mount_plan import PlanEntry
 from amplifier_core.packages import find_package, provider_name
 from amplifier_foundation.observability import read_declaration
-from amplifierd.builds.installed_modules import installed_modules
+from amplifierd.profiles.builds.installed_modules import installed_modules
 
 logger = logging.getLogger(__name__)
 

@@ -14,12 +14,12 @@ from typing import Any
 
 from amplifier_core.mount_plan import MountPlan
 from amplifier_system.policy import PolicyRules, SessionPolicy, merge_policies, policy_sections
-from amplifierd.builds.build import Build
-from amplifierd.builds.origins import POLICY, origin_at
-from amplifierd.documents.inheritance import DEFAULTS
 from amplifierd.exceptions import MountPlanError, ProfileCompilationError
 from amplifierd.issues import Issue
 from amplifierd.paths import Paths
+from amplifierd.profiles.builds.build import Build
+from amplifierd.profiles.builds.origins import POLICY, origin_at
+from amplifierd.profiles.documents.inheritance import DEFAULTS
 
 from .request import REQUEST
 

@@ -11,12 +11,12 @@ from amplifier_core.events import ORCHESTRATOR_COMPLETE
 from amplifier_foundation.observability import bridge_child_cost
 from amplifier_kit.messages.conversation import CLOSING_MESSAGE, text_of
 from amplifierd.exceptions import ExecutionError, SessionNotFoundError
-from amplifierd.session_store.protocol import Message, NewSession, SessionStore
-from amplifierd.session_store.record import SessionRecord, now
+from amplifierd.sessions.events.journal import GO_ON, PRIORITY, nesting_of
+from amplifierd.sessions.layers.budget_layer import FINISH_REASON
+from amplifierd.sessions.layers.calls import running_call_id
+from amplifierd.store.protocol import Message, NewSession, SessionStore
+from amplifierd.store.record import SessionRecord, now
 
-from .budget_layer import FINISH_REASON
-from .calls import running_call_id
-from .journal import GO_ON, PRIORITY, nesting_of
 from .session_setup import SessionSetup
 from .turn_result import TurnResult
 

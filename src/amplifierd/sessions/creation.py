@@ -11,9 +11,6 @@ from typing import Any
 from amplifier_core.mount_plan import MountPlan
 from amplifier_system.permission_levels import PermissionLevel, chosen_level, within_default
 from amplifier_system.threads import in_thread
-from amplifierd.builds.build import Build
-from amplifierd.builds.home_profiles import Profiles
-from amplifierd.documents.literal_secrets import KeepSecret, conceal
 from amplifierd.exceptions import MountPlanError, SessionStateError
 from amplifierd.identifiers import OWNERS_OF_THE_HOME
 from amplifierd.issues import Issue
@@ -22,8 +19,12 @@ from amplifierd.plans.conversion import Form
 from amplifierd.plans.foreign_values import ForeignValues
 from amplifierd.plans.home_plans import Plans
 from amplifierd.plans.request import lay_over_plan
-from amplifierd.session_store.protocol import Message, NewSession
-from amplifierd.session_store.record import (
+from amplifierd.profiles.builds.build import Build
+from amplifierd.profiles.builds.home_profiles import Profiles
+from amplifierd.profiles.documents.literal_secrets import KeepSecret, conceal
+from amplifierd.sessions.conversation.transcript import last_turn, message_line
+from amplifierd.store.protocol import Message, NewSession
+from amplifierd.store.record import (
     OnTakeover,
     SessionRecord,
     WorkingDirScope,
@@ -36,7 +37,6 @@ from amplifierd.session_store.record import (
 
 from .secret_values import without_secrets
 from .session_setup import SessionSetup, SetupFinder
-from .transcript import last_turn, message_line
 from .working_place import Machine
 
 _WHOLE_PLAN = (

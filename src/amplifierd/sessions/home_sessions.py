@@ -8,16 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 from amplifier_foundation.session import find_orphaned_tool_calls
 from amplifier_system.tasks import run_to_end
-from amplifierd.builds.home_profiles import Profiles
-from amplifierd.documents.inheritance import merge_sections
-from amplifierd.documents.literal_secrets import KeepSecret
 from amplifierd.exceptions import (
     ExecutionInProgressError,
     InvalidTurnError,
 )
 from amplifierd.plans.agent_choice import AgentChoice
 from amplifierd.plans.request import lay_over_plan
-from amplifierd.session_store.protocol import (
+from amplifierd.profiles.builds.home_profiles import Profiles
+from amplifierd.profiles.documents.inheritance import merge_sections
+from amplifierd.profiles.documents.literal_secrets import KeepSecret
+from amplifierd.sessions.conversation.between_turns import rewrite, switch
+from amplifierd.sessions.conversation.branches import Branches, OrphanedTools
+from amplifierd.sessions.conversation.interrupted_turns import InterruptedTurn, InterruptedTurns, Keep
+from amplifierd.sessions.conversation.interruption import RepairReport
+from amplifierd.sessions.conversation.transcript import Transcript, deletions, last_turn, new_message
+from amplifierd.sessions.events.announcements import change_events
+from amplifierd.sessions.layers.checkpointing import Undone, changes_of, undo_files
+from amplifierd.signing_keys import SigningKeys
+from amplifierd.store.protocol import (
     EventPage,
     EventPlace,
     Hold,
@@ -30,32 +38,23 @@ from amplifierd.session_store.protocol import (
     StoredEvent,
     TrashedSession,
 )
-from amplifierd.session_store.record import SessionRecord, checked_session_id, state_conflict
-from amplifierd.signing_keys import SigningKeys
+from amplifierd.store.record import SessionRecord, checked_session_id, state_conflict
 
-from .announcements import change_events
-from .between_turns import rewrite, switch
-from .branches import Branches, OrphanedTools
-from .checkpointing import Undone, changes_of, undo_files
 from .creation import Creation, SessionRequest, overrides_of
-from .interrupted_turns import InterruptedTurn, InterruptedTurns, Keep
-from .interruption import RepairReport
 from .open_sessions import OpenSessions
 from .runtime import Runtime
 from .session_reading import SessionReader, plain_calls
 from .session_removal import SessionChanges, SessionRemoval
 from .session_setup import SessionSetup
-from .transcript import Transcript, deletions, last_turn, new_message
 
 if TYPE_CHECKING:
     from amplifier_foundation.sources import Progress
     from amplifierd.checkpoints import Changes, UndoResult
-
-    from .export import ExportedSession
-    from .replay import ReplayResult
-    from .session_archive import ArchiveLimits
-    from .session_import import ImportedSession
-    from .stored_requests import StoredRequest
+    from amplifierd.sessions.recordings.export import ExportedSession
+    from amplifierd.sessions.recordings.replay import ReplayResult
+    from amplifierd.sessions.recordings.session_archive import ArchiveLimits
+    from amplifierd.sessions.recordings.session_import import ImportedSession
+    from amplifierd.sessions.recordings.stored_requests import StoredRequest
 
 Messages = list[Message]
 
@@ -347,7 +346,10 @@ class Sessions:
 
         Raises what `create` raises for what the session is to run with.
         """
-        from .replay import ReplaySource, replay  # loaded when it is used, as what follows
+        from amplifierd.sessions.recordings.replay import (  # loaded when it is used, as what follows
+            ReplaySource,
+            replay,
+        )
 
         source = ReplaySource(profile, None if bundle is None else str(bundle), plan)
         return await replay(self.runtime, self._creation, checked_session_id(session_id), source)
@@ -438,7 +440,7 @@ class Sessions:
         Raises:
             SessionNotFoundError: there is no such session.
         """
-        from .export import export_session
+        from amplifierd.sessions.recordings.export import export_session
 
         source = await self.reader.source_of(checked_session_id(session_id))
         return await export_session(
@@ -462,7 +464,7 @@ class Sessions:
         Raises:
             SessionImportError: the file was changed, damaged or made by something else; nothing is stored.
         """
-        from .session_import import import_session
+        from amplifierd.sessions.recordings.session_import import import_session
 
         return await import_session(
             Path(path),

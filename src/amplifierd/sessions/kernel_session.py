@@ -25,22 +25,22 @@ from amplifierd.exceptions import SteeringUnsupportedError
 from amplifierd.plans.injection import inject_runtime
 from amplifierd.plans.runtime_values import RuntimePlaces
 from amplifierd.plans.session_policy import session_policy_for
-from amplifierd.session_store.protocol import Message
+from amplifierd.sessions.conversation.compaction import DOCUMENT as COMPACTION
+from amplifierd.sessions.conversation.compaction import KeptCompaction, compact_to
+from amplifierd.sessions.conversation.context_messages import DOCUMENT, ContextMessages, for_kernel
+from amplifierd.sessions.conversation.interruption import REPAIRED, Remains, ends_repaired, repair
+from amplifierd.sessions.conversation.transcript import RecordedContext, for_context, last_turn
+from amplifierd.sessions.events.displays import EventDisplay
+from amplifierd.sessions.events.journal import GO_ON, PRIORITY
+from amplifierd.sessions.layers.calls import CallLayer, LayeredOrchestrator
+from amplifierd.sessions.layers.receipts import ask_tool
+from amplifierd.sessions.layers.uncounted_usage import TURN_DONE, brought_up, counted_until, used_in
+from amplifierd.sessions.layers.usage import Usage
+from amplifierd.sessions.questions.level_gate import LevelGate, with_guard
+from amplifierd.store.protocol import Message
 
-from .calls import CallLayer, LayeredOrchestrator
-from .compaction import DOCUMENT as COMPACTION
-from .compaction import KeptCompaction, compact_to
-from .context_messages import DOCUMENT, ContextMessages, for_kernel
-from .displays import EventDisplay
-from .interruption import REPAIRED, Remains, ends_repaired, repair
-from .journal import GO_ON, PRIORITY
-from .level_gate import LevelGate, with_guard
 from .module_record import CAPABILITY, ModuleRecord
-from .receipts import ask_tool
-from .transcript import RecordedContext, for_context, last_turn
-from .uncounted_usage import TURN_DONE, brought_up, counted_until, used_in
 from .unread_keys import unread_keys
-from .usage import Usage
 from .working_place import unfit_working_dir
 
 if TYPE_CHECKING:

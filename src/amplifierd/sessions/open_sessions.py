@@ -17,13 +17,14 @@ from amplifier_system.tasks import run_to_end
 from amplifierd.checkpoints import Checkpoints
 from amplifierd.exceptions import CheckpointError, SessionNotFoundError, SessionStateError
 from amplifierd.limits import Limits
-from amplifierd.session_store.json_lines import as_stored
-from amplifierd.session_store.protocol import Hold, NewSession
-from amplifierd.session_store.record import SessionRecord, SessionState, checked_session_id, now
+from amplifierd.sessions.events.tree_events import Event, Subscription
+from amplifierd.sessions.layers.calls import CallLayer
+from amplifierd.sessions.layers.checkpointing import DIRECTORY, TurnCheckpoints
+from amplifierd.sessions.questions.approval import Approver, DenyAll
+from amplifierd.store.json_lines import as_stored
+from amplifierd.store.protocol import Hold, NewSession
+from amplifierd.store.record import SessionRecord, SessionState, checked_session_id, now
 
-from .approval import Approver, DenyAll
-from .calls import CallLayer
-from .checkpointing import DIRECTORY, TurnCheckpoints
 from .children import as_agent
 from .creation import Creation, SessionRequest
 from .open_trees import OpenTrees
@@ -34,7 +35,6 @@ from .session import Session, SessionOpening
 from .session_reading import SessionReader
 from .session_setup import SessionSetup
 from .tree import SessionTree
-from .tree_events import Event, Subscription
 
 logger = logging.getLogger(__name__)
 

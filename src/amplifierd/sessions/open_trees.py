@@ -12,18 +12,18 @@ from weakref import WeakValueDictionary
 from amplifier_core.display import DisplaySystem
 from amplifier_system.tasks import run_to_end
 from amplifierd.limits import Limits
-from amplifierd.session_store.cursor import Cursor
-from amplifierd.session_store.protocol import Hold, Holder, NewSession
+from amplifierd.sessions.events.announcements import created_at
+from amplifierd.sessions.events.tree_history import tree_history
+from amplifierd.sessions.layers.tree_budget import TreeBudget
+from amplifierd.sessions.layers.usage import Usage
+from amplifierd.sessions.questions.approval import Approver
+from amplifierd.sessions.questions.approvals import ApprovalQueue
+from amplifierd.sessions.questions.lasting_approvals import LastingApprovals
+from amplifierd.store.cursor import Cursor
+from amplifierd.store.protocol import Hold, Holder, NewSession
 
-from .announcements import created_at
-from .approval import Approver
-from .approvals import ApprovalQueue
-from .lasting_approvals import LastingApprovals
 from .runtime import Runtime
 from .tree import SessionTree
-from .tree_budget import TreeBudget
-from .tree_history import tree_history
-from .usage import Usage
 
 APPROVALS = "approvals"
 

@@ -14,30 +14,30 @@ from amplifier_core.boundary import TaskBoundary, settle
 from amplifier_system.permission_levels import Permissions
 from amplifierd.exceptions import NothingToSteerError
 from amplifierd.limits import Limits
-from amplifierd.session_store.protocol import Hold, Message
-from amplifierd.session_store.record import Activity, SessionRecord
+from amplifierd.sessions.conversation.interruption import PartialAnswer, RepairReport
+from amplifierd.sessions.conversation.transcript import Transcript, last_turn
+from amplifierd.sessions.events.journal import NOT_NESTED, Journal, nesting_of
+from amplifierd.sessions.events.session_status import SessionStatus
+from amplifierd.sessions.layers.budget_layer import BudgetLayer
+from amplifierd.sessions.layers.calls import CallLayer
+from amplifierd.sessions.layers.checkpointing import TurnCheckpoints
+from amplifierd.sessions.layers.client_turns import ClientTurns
+from amplifierd.sessions.layers.receipts import Receipts
+from amplifierd.sessions.layers.request_parts import RequestRecorder
+from amplifierd.sessions.layers.stoppable_calls import StoppableCalls, TurnSummary
+from amplifierd.sessions.layers.usage import Usage
+from amplifierd.store.protocol import Hold, Message
+from amplifierd.store.record import Activity, SessionRecord
 
-from .budget_layer import BudgetLayer
-from .calls import CallLayer
-from .checkpointing import TurnCheckpoints
 from .children import Children
-from .client_turns import ClientTurns
-from .interruption import PartialAnswer, RepairReport
-from .journal import NOT_NESTED, Journal, nesting_of
 from .kernel_session import KernelSession
 from .prompt_queue import DOCUMENT, PromptQueue
-from .receipts import Receipts
-from .request_parts import RequestRecorder
 from .runtime import Runtime
 from .session_setup import SessionSetup
-from .session_status import SessionStatus
-from .stoppable_calls import StoppableCalls, TurnSummary
-from .transcript import Transcript, last_turn
 from .tree import SessionTree
 from .turn import Turn
 from .turn_result import TurnResult
 from .unread_keys import UnreadKey
-from .usage import Usage
 
 logger = logging.getLogger(__name__)
 

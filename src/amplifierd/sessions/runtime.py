@@ -15,13 +15,13 @@ from amplifierd.agreements import Agreements
 from amplifierd.paths import Paths
 from amplifierd.plans.foreign_values import ForeignValues
 from amplifierd.plans.injection import variables
-from amplifierd.session_store.protocol import Holder, SessionStore
+from amplifierd.sessions.events.announcements import Announcements
+from amplifierd.sessions.layers.stoppable_calls import Patience
 from amplifierd.settings import Settings
+from amplifierd.store.protocol import Holder, SessionStore
 
-from .announcements import Announcements
 from .secret_values import SecretValues
 from .session_setup import SessionSetup, SetupFinder
-from .stoppable_calls import Patience
 from .working_place import Machine
 
 

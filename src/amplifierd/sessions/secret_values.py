@@ -14,8 +14,8 @@ from amplifier_kit.redaction import mask_text, scrub
 from amplifier_kit.redaction.patterns import Span, find_unseen
 from amplifier_kit.redaction.scrubbing import Scrubber, TextMasker, rules_named
 from amplifier_kit.redaction.secret_patterns import names_credentials, names_secret
-from amplifierd.session_store.protocol import StoredEvent
-from amplifierd.session_store.record import SessionRecord
+from amplifierd.store.protocol import StoredEvent
+from amplifierd.store.record import SessionRecord
 
 _NAMES = ("*_KEY", "*TOKEN", "*SECRET", "*PASSWORD*", "*PASSPHRASE*", "*_PASS", "*_PWD", "*_PAT", "*_CREDENTIAL*")
 _SHORTEST = 8  # shorter values are words that turn up by accident

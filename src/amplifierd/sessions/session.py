@@ -11,20 +11,20 @@ from typing import Any, Literal, Self
 from amplifier_core import ModuleCoordinator
 from amplifier_system.tasks import Opening, start_task
 from amplifierd.limits import Limits
-from amplifierd.session_store.protocol import Message
-from amplifierd.session_store.record import Activity, SessionRecord
+from amplifierd.sessions.conversation.between_turns import append_message, compact_now, switch
+from amplifierd.sessions.conversation.compaction import Compaction
+from amplifierd.sessions.conversation.interruption import RepairReport
+from amplifierd.sessions.conversation.transcript import new_message
+from amplifierd.sessions.events.announcements import STATUS
+from amplifierd.sessions.events.session_status import closed
+from amplifierd.sessions.events.tree_events import Event, Subscription
+from amplifierd.sessions.layers.client_turns import ClientTurn, finish_reason
+from amplifierd.sessions.questions.approvals import ApprovalQueue
+from amplifierd.store.protocol import Message
+from amplifierd.store.record import Activity, SessionRecord
 
-from .announcements import STATUS
-from .approvals import ApprovalQueue
-from .between_turns import append_message, compact_now, switch
-from .client_turns import ClientTurn, finish_reason
-from .compaction import Compaction
-from .interruption import RepairReport
 from .runner import ExecutionRunner
 from .session_setup import SessionSetup
-from .session_status import closed
-from .transcript import new_message
-from .tree_events import Event, Subscription
 from .turn_result import TurnResult
 from .unread_keys import UnreadKey
 

@@ -8,21 +8,21 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from amplifierd.builds.home_profiles import Profiles
-from amplifierd.bundles import open_bundles
-from amplifierd.collections.catalogue import Catalogue
 from amplifierd.keys import Keys
 from amplifierd.paths import Paths
 from amplifierd.plans.home_plans import Plans
+from amplifierd.profiles.builds.home_profiles import Profiles
+from amplifierd.profiles.bundles import open_bundles
+from amplifierd.profiles.collections.catalogue import Catalogue
 from amplifierd.session_defaults import default_profile, default_working_dir
-from amplifierd.session_store.hold import Holder
-from amplifierd.session_store.store_choice import open_store
+from amplifierd.sessions.events.announcements import Announcements
+from amplifierd.sessions.recordings.ecosystem import EcosystemSessions
 from amplifierd.settings import Settings
 from amplifierd.signing_keys import SigningKeys
+from amplifierd.store.hold import Holder
+from amplifierd.store.store_choice import open_store
 
-from .announcements import Announcements
 from .creation import Creation
-from .ecosystem import EcosystemSessions
 from .home_sessions import Sessions
 from .open_sessions import Defaults, FindCheckpoints, OpenSessions
 from .runtime import LoadedSessions, Runtime

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from amplifier_sessions.event_page import tree_page
 from amplifier_sessions.session_query import page_of
 from amplifierd.exceptions import SessionNotFoundError, SessionStateError
-from amplifierd.session_store.protocol import (
+from amplifierd.sessions.recordings.ecosystem import EcosystemSessions
+from amplifierd.store.protocol import (
     EventPage,
     EventPlace,
     Hold,
@@ -27,14 +28,13 @@ from amplifierd.session_store.protocol import (
     StoredEvent,
     TrashedSession,
 )
-from amplifierd.session_store.record import SessionRecord, checked_session_id
+from amplifierd.store.record import SessionRecord, checked_session_id
 
-from .ecosystem import EcosystemSessions
 from .secret_values import without_secrets
 
 if TYPE_CHECKING:
-    from .export import ReadableSessions
-    from .stored_requests import StoredRequest
+    from amplifierd.sessions.recordings.export import ReadableSessions
+    from amplifierd.sessions.recordings.stored_requests import StoredRequest
 
 
 class SessionReader:
@@ -135,13 +135,13 @@ class SessionReader:
 
     async def requests(self, session_id: str) -> Sequence[StoredRequest]:
         """The requests that were sent to providers, each part with its origin."""
-        from .stored_requests import requests  # loaded when requests are looked at
+        from amplifierd.sessions.recordings.stored_requests import requests  # loaded when requests are looked at
 
         return await requests(self._store, checked_session_id(session_id))
 
     async def request(self, session_id: str, request_id: str) -> StoredRequest:
         """One request, with the contents of its parts."""
-        from .stored_requests import read_request
+        from amplifierd.sessions.recordings.stored_requests import read_request
 
         return await read_request(self._store, checked_session_id(session_id), request_id)
 

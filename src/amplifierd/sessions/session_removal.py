@@ -17,13 +17,18 @@ from amplifierd.exceptions import (
     SessionStateError,
 )
 from amplifierd.limits import Limits
-from amplifierd.session_store.file_listing import below
-from amplifierd.session_store.protocol import Hold, SessionQuery, TrashedSession
-from amplifierd.session_store.record import SessionRecord, SessionState, checked_session_id, now, state_conflict
+from amplifierd.sessions.conversation.between_turns import move
+from amplifierd.sessions.events.announcements import RESTORED, change_events, described
+from amplifierd.sessions.questions.lasting_approvals import (
+    LastingApprovals,
+    RememberedApproval,
+    decisions_in,
+    remembered_in,
+)
+from amplifierd.store.file_listing import below
+from amplifierd.store.protocol import Hold, SessionQuery, TrashedSession
+from amplifierd.store.record import SessionRecord, SessionState, checked_session_id, now, state_conflict
 
-from .announcements import RESTORED, change_events, described
-from .between_turns import move
-from .lasting_approvals import LastingApprovals, RememberedApproval, decisions_in, remembered_in
 from .open_sessions import ENDED, OpenSessions, absolute_directory
 from .open_trees import APPROVALS
 from .runtime import Runtime

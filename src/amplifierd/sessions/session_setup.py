@@ -12,18 +12,17 @@ from weakref import WeakValueDictionary
 
 from amplifier_core import AmplifierSession
 from amplifier_system.urls import shown
-from amplifierd.builds.build import Build
-from amplifierd.builds.home_profiles import Profiles
-from amplifierd.builds.module_resolver import DaemonModuleSourceResolver
-from amplifierd.builds.resources import REPLACED
-from amplifierd.collections.catalogue import Catalogue
 from amplifierd.exceptions import SessionStateError
 from amplifierd.identifiers import OWNERS_OF_THE_HOME, ProfileId
 from amplifierd.paths import Paths
 from amplifierd.plans.foreign_values import FindPlace, OfBuild, OfBundle, OfPlan, own_place, requested_place
-from amplifierd.session_store.record import SessionRecord
-
-from .context_messages import MentionPlaces
+from amplifierd.profiles.builds.build import Build
+from amplifierd.profiles.builds.home_profiles import Profiles
+from amplifierd.profiles.builds.module_resolver import DaemonModuleSourceResolver
+from amplifierd.profiles.builds.resources import REPLACED
+from amplifierd.profiles.collections.catalogue import Catalogue
+from amplifierd.sessions.conversation.context_messages import MentionPlaces
+from amplifierd.store.record import SessionRecord
 
 if TYPE_CHECKING:
     from amplifier_foundation.bundle import Bundle

@@ -27,9 +27,9 @@ from amplifier_core.utils.tool_messages import results_in
 from amplifier_core.utils.tool_schema import tool_schema
 from amplifier_kit.messages.conversation import output_text
 from amplifierd.exceptions import ExecutionError
+from amplifierd.sessions.layers.calls import CallLayer, ProviderCall, ProviderStep, ToolCall, ToolStep
+from amplifierd.sessions.questions.approval import Approver
 
-from .approval import Approver
-from .calls import CallLayer, ProviderCall, ProviderStep, ToolCall, ToolStep
 from .home_sessions import Sessions
 from .session import Session
 

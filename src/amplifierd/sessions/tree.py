@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 from amplifier_core.display import DisplaySystem
 from amplifier_system.permission_levels import Permissions
-from amplifierd.session_store.protocol import Hold, SessionStore
-
-from .approvals import ApprovalQueue
-from .tree_budget import TreeBudget
-from .tree_events import TreeEvents
+from amplifierd.sessions.events.tree_events import TreeEvents
+from amplifierd.sessions.layers.tree_budget import TreeBudget
+from amplifierd.sessions.questions.approvals import ApprovalQueue
+from amplifierd.store.protocol import Hold, SessionStore
 
 if TYPE_CHECKING:
     from .runner import ExecutionRunner

@@ -23,11 +23,11 @@ from amplifierd.exceptions import (
     TurnTimeoutError,
 )
 from amplifierd.problems import INTERNAL, find_problem, problem_document
-from amplifierd.session_store.record import now
+from amplifierd.sessions.layers.budget_layer import FINISH_REASON
+from amplifierd.sessions.layers.checkpointing import AFTER, BEFORE, News
+from amplifierd.sessions.layers.receipts import NOT_RUN, UNKNOWN
+from amplifierd.store.record import now
 
-from .budget_layer import FINISH_REASON
-from .checkpointing import AFTER, BEFORE, News
-from .receipts import NOT_RUN, UNKNOWN
 from .turn_result import TurnResult, TurnStatus
 
 if TYPE_CHECKING:

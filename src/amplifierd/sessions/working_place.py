@@ -12,8 +12,8 @@ from typing import Any
 
 from amplifierd.exceptions import SessionStateError
 from amplifierd.paths import Paths
-from amplifierd.session_store.record import SessionRecord, WorkingDirScope
 from amplifierd.settings import ClusterSettings
+from amplifierd.store.record import SessionRecord, WorkingDirScope
 
 
 def unfit_working_dir(directory: Path | str, paths: Paths) -> str:

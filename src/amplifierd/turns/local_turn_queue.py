@@ -10,10 +10,10 @@ from pathlib import Path
 
 from amplifier_system.tasks import start_task
 from amplifierd.exceptions import FormatUnsupportedError
-from amplifierd.live_sessions import LiveSessions, QueuedPrompts, SubmittedTurn, TurnRequest
+from amplifierd.sessions.conversation.interrupted_turns import InterruptedTurn
 from amplifierd.sessions.home_sessions import Sessions
-from amplifierd.sessions.interrupted_turns import InterruptedTurn
 from amplifierd.stored_json import StoredFormat
+from amplifierd.workers.live_sessions import LiveSessions, QueuedPrompts, SubmittedTurn, TurnRequest
 
 from .turn_queue import TurnKey, follow, has_follow_up
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from amplifierd.live_sessions import LiveSessions, OnEvent
 from amplifierd.sessions.home_sessions import Sessions
+from amplifierd.workers.live_sessions import LiveSessions, OnEvent
 
 from .local_turn_queue import LocalTurnQueue
 from .turn_queue import TurnQueue

@@ -21,9 +21,9 @@ from amplifierd.exceptions import (
     SessionNotFoundError,
     StoreUnavailableError,
 )
-from amplifierd.live_sessions import LiveSessions, QueuedPrompts, SubmittedTurn, TurnRequest
-from amplifierd.session_store.protocol import SessionStore
-from amplifierd.sessions.interrupted_turns import CONTINUES, InterruptedTurn
+from amplifierd.sessions.conversation.interrupted_turns import CONTINUES, InterruptedTurn
+from amplifierd.store.protocol import SessionStore
+from amplifierd.workers.live_sessions import LiveSessions, QueuedPrompts, SubmittedTurn, TurnRequest
 
 
 @dataclass(frozen=True)

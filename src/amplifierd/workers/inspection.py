@@ -9,9 +9,10 @@ from amplifier_core import ModuleCoordinator
 from amplifier_core.mount_plan import MountPlan
 from amplifier_core.utils import json_safe
 from amplifier_core.utils.tool_schema import tool_schema
-from amplifierd.live_sessions import Part
 from amplifierd.sessions.routing import routing_of
 from amplifierd.sessions.session import Session
+
+from .live_sessions import Part
 
 Listed = list[dict[str, Any]]
 Plan = dict[str, Any]

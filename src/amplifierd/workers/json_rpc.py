@@ -29,8 +29,8 @@ from amplifierd import exceptions as ours
 from amplifierd.exceptions import RemoteError
 from amplifierd.issues import Issue
 from amplifierd.problems import problem_document
-from amplifierd.session_store.hold import Holder
-from amplifierd.session_store.json_lines import encoded_for_others
+from amplifierd.store.hold import Holder
+from amplifierd.store.json_lines import encoded_for_others
 
 logger = logging.getLogger(__name__)
 

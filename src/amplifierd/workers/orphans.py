@@ -9,8 +9,8 @@ from typing import Any
 from amplifier_system.process_table import stat_of
 from amplifier_system.processes import is_marker, kill_tree
 from amplifierd.paths import Paths
-from amplifierd.session_store.hold import Holder
-from amplifierd.session_store.process_locks import ProcessLocks
+from amplifierd.store.hold import Holder
+from amplifierd.store.process_locks import ProcessLocks
 
 logger = logging.getLogger(__name__)
 

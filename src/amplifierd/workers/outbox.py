@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from sys import intern
 from typing import Any
 
-from amplifierd.live_sessions import LiveEvent
-from amplifierd.session_store.cursor import Cursor
-from amplifierd.session_store.json_lines import encoded_for_others
-from amplifierd.sessions.tree_events import Event, is_delta
+from amplifierd.sessions.events.tree_events import Event, is_delta
+from amplifierd.store.cursor import Cursor
+from amplifierd.store.json_lines import encoded_for_others
 
 from .json_rpc import Notification, Peer
+from .live_sessions import LiveEvent
 
 _PAUSE_S = 0.004
 """How long an event may wait for others; a person does not notice it."""

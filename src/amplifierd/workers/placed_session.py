@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from amplifierd.live_sessions import LiveState, TurnRequest
-from amplifierd.session_store.record import Activity
+from amplifierd.store.record import Activity
 
+from .live_sessions import LiveState, TurnRequest
 from .worker_process import WorkerProcess
 
 

@@ -14,12 +14,12 @@ from weakref import WeakValueDictionary
 from amplifier_core.mount_plan import MountPlan
 from amplifier_system.tasks import start_task
 from amplifierd.exceptions import HoldLostError, MemberFencedError, NotReadyError, SessionHeldError, SessionStateError
-from amplifierd.live_sessions import OnEvent
-from amplifierd.session_store.record import SessionRecord, checked_session_id
 from amplifierd.sessions.home_sessions import Sessions
 from amplifierd.sessions.session_setup import Resolvers
+from amplifierd.store.record import SessionRecord, checked_session_id
 
 from .json_rpc import Hear, error_of
+from .live_sessions import OnEvent
 from .orphans import end_orphan
 from .outbox import live_event
 from .placed_session import PlacedSession

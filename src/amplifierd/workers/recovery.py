@@ -10,13 +10,13 @@ from amplifier_core.exceptions import AmplifierError
 from amplifier_core.llm_errors import AbortError
 from amplifier_sessions.event_page import named_events
 from amplifierd.exceptions import PromptRemovedError
-from amplifierd.live_sessions import LiveEvent, OnEvent, SubmittedTurn, TurnRequest
 from amplifierd.problems import problem_document
-from amplifierd.session_store.json_lines import encoded
-from amplifierd.session_store.protocol import SessionStore, StoredEvent
-from amplifierd.session_store.record import now
-from amplifierd.sessions.uncounted_usage import TURN_DONE
+from amplifierd.sessions.layers.uncounted_usage import TURN_DONE
+from amplifierd.store.json_lines import encoded
+from amplifierd.store.protocol import SessionStore, StoredEvent
+from amplifierd.store.record import now
 
+from .live_sessions import LiveEvent, OnEvent, SubmittedTurn, TurnRequest
 from .placed_session import PlacedSession, Submission
 
 logger = logging.getLogger(__name__)

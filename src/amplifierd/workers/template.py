@@ -26,7 +26,7 @@ from .worker import run
 
 _SHARED = (
     *("amplifierd.workers.serving", "amplifierd.sessions.home_sessions", "amplifierd.sessions.session_parts"),
-    *("amplifierd.plans.home_plans", "amplifierd.session_store.file_store", "amplifierd.session_store.session_index"),
+    *("amplifierd.plans.home_plans", "amplifierd.store.file_store", "amplifierd.store.session_index"),
     *("amplifier_kit.loops.orchestrator", "amplifier_kit.contexts.compacting", "amplifier_kit.types"),
     *("amplifier_kit.providers.call", "amplifier_kit.providers.response", "amplifier_kit.providers.stream"),
     *("amplifier_kit.tools.runs", "amplifier_kit.tools.paths", "amplifier_kit.tools.paths"),

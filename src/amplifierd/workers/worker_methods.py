@@ -18,18 +18,18 @@ from amplifier_foundation.sources import Sources
 from amplifier_system.tasks import start_task
 from amplifierd.exceptions import ForbiddenError, NotReadyError, PromptRemovedError, SessionStateError
 from amplifierd.home import Home
-from amplifierd.live_sessions import Part, acts_of, plain
 from amplifierd.paths import Paths
-from amplifierd.sessions.approval import Approval, ApprovalDecision, DenyAll, LeaveOpen, Remember
-from amplifierd.sessions.client_turns import ClientTurn
+from amplifierd.sessions.events.tree_events import Event
+from amplifierd.sessions.layers.client_turns import ClientTurn
+from amplifierd.sessions.layers.uncounted_usage import TURN_DONE
+from amplifierd.sessions.questions.approval import Approval, ApprovalDecision, DenyAll, LeaveOpen, Remember
 from amplifierd.sessions.session import Session, SubmittedPrompt
-from amplifierd.sessions.tree_events import Event
-from amplifierd.sessions.uncounted_usage import TURN_DONE
 from amplifierd.sessions.working_place import unfit_working_dir
 from amplifierd.settings import Settings
 
 from .inspection import INSPECTIONS, cancellation_of
 from .json_rpc import Method, described_error
+from .live_sessions import Part, acts_of, plain
 from .orphans import WORKER
 from .outbox import Outbox
 from .worker_log import logging_about, mask_log, set_log_level

@@ -12,8 +12,8 @@ from weakref import WeakValueDictionary
 
 from amplifier_system.tasks import run_to_end, start_task
 from amplifierd.exceptions import NotReadyError
-from amplifierd.session_store.store_choice import store_modules
 from amplifierd.settings import Settings
+from amplifierd.store.store_choice import store_modules
 
 from .json_rpc import Hear
 from .worker_process import WorkerProcess

@@ -15,10 +15,10 @@ from typing import Any
 from amplifier_system.processes import ProcessTree
 from amplifier_system.tasks import start_task
 from amplifierd.exceptions import NotReadyError
-from amplifierd.live_sessions import WorkerState
-from amplifierd.session_store.record import now
+from amplifierd.store.record import now
 
 from .json_rpc import Hear, Peer, PeerGoneError
+from .live_sessions import WorkerState
 from .worker_log import OURS
 from .worker_start import DescribeHome, WorkerStart
 

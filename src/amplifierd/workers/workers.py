@@ -12,7 +12,18 @@ from typing import Any
 
 from amplifier_system.tasks import Supervisor
 from amplifierd.exceptions import NotReadyError, SessionStateError
-from amplifierd.live_sessions import (
+from amplifierd.sessions.conversation.compaction import Compaction
+from amplifierd.sessions.events.tree_events import Event
+from amplifierd.sessions.home_sessions import Sessions
+from amplifierd.sessions.prompt_queue import DOCUMENT as QUEUE
+from amplifierd.sessions.questions.approval import Remember
+from amplifierd.sessions.session_setup import Resolvers
+from amplifierd.settings import WorkerSettings
+from amplifierd.store.json_lines import encoded_for_others
+from amplifierd.store.record import state_conflict
+
+from .inspection import no_cancellation
+from .live_sessions import (
     LiveState,
     LoadedState,
     OnEvent,
@@ -24,17 +35,6 @@ from amplifierd.live_sessions import (
     WorkerState,
     acts_of,
 )
-from amplifierd.session_store.json_lines import encoded_for_others
-from amplifierd.session_store.record import state_conflict
-from amplifierd.sessions.approval import Remember
-from amplifierd.sessions.compaction import Compaction
-from amplifierd.sessions.home_sessions import Sessions
-from amplifierd.sessions.prompt_queue import DOCUMENT as QUEUE
-from amplifierd.sessions.session_setup import Resolvers
-from amplifierd.sessions.tree_events import Event
-from amplifierd.settings import WorkerSettings
-
-from .inspection import no_cancellation
 from .outbox import described_event, live_event
 from .placed_session import PlacedSession
 from .placement import Placement

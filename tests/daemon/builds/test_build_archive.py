@@ -13,7 +13,7 @@ import pytest
 
 from amplifier_foundation.exceptions import RefResolutionError
 from amplifier_system.threads import Stop
-from amplifierd.builds.remote_builds import Measured, measure, pack, unpack
+from amplifierd.profiles.builds.remote_builds import Measured, measure, pack, unpack
 
 Member = tuple[tarfile.TarInfo, bytes]
 

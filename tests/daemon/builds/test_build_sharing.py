@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 import warm_python
 
-from amplifierd.builds.lock import ProfileLock
 from amplifierd.exceptions import ProfileCompilationError, RefResolutionError
+from amplifierd.profiles.builds.lock import ProfileLock
 
 STAND_INS = Path(__file__).parents[2] / "stand_ins"
 PROFILE = "local/mine"

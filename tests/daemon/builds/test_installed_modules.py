@@ -6,7 +6,7 @@ from threading import Barrier
 
 import pytest
 
-from amplifierd.builds.installed_modules import InstalledModules, installed_modules
+from amplifierd.profiles.builds.installed_modules import InstalledModules, installed_modules
 
 THREADS = 8
 

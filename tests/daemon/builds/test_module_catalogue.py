@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from amplifierd.daemon.module_catalogue import ModuleCatalogue
 from amplifierd.identifiers import ProfileId
+from amplifierd.server.module_catalogue import ModuleCatalogue
 
 DECLARED = """\
 [config_schema]

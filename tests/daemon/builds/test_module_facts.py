@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from amplifier_core.exceptions import ModuleValidationError
-from amplifierd.builds.installed_modules import read_facts
-from amplifierd.daemon.module_catalogue import ModuleCatalogue
 from amplifierd.identifiers import ProfileId
+from amplifierd.profiles.builds.installed_modules import read_facts
+from amplifierd.server.module_catalogue import ModuleCatalogue
 
 
 @pytest.mark.parametrize(

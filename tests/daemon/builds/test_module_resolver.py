@@ -8,7 +8,7 @@ import pytest
 
 from amplifier_core import AmplifierSession
 from amplifier_core.module_sources import ModuleNotFoundError as KernelModuleNotFoundError
-from amplifierd.builds.module_resolver import DaemonModuleSourceResolver
+from amplifierd.profiles.builds.module_resolver import DaemonModuleSourceResolver
 
 
 @pytest.fixture

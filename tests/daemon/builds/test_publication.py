@@ -16,9 +16,9 @@ import warm_python
 
 from amplifier_foundation.sources import ProgressEvent
 from amplifierd import open_home
-from amplifierd.builds.publication import remove_profile, replace_profile_text
 from amplifierd.exceptions import ProfileCompilationError, ProfileNotFoundError
 from amplifierd.identifiers import ProfileId
+from amplifierd.profiles.builds.publication import remove_profile, replace_profile_text
 
 MINE = ProfileId("local", "mine")
 
@@ -46,7 +46,7 @@ RUN = """
 import asyncio, sys
 from amplifier_core import AmplifierSession
 from amplifierd import open_home
-from amplifierd.builds.module_resolver import DaemonModuleSourceResolver
+from amplifierd.profiles.builds.module_resolver import DaemonModuleSourceResolver
 
 async def main(home_path, profile_id):
     home = open_home(home_path)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import warm_python
 
-from amplifierd.builds.publication import seal
 from amplifierd.exceptions import ProfileCompilationError, ProfileValidationError
+from amplifierd.profiles.builds.publication import seal
 
 LOOP = """
 class Loop:

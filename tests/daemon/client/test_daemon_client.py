@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from amplifierd.client.daemon_client import DaemonClient, DaemonLostError
-from amplifierd.daemon.run_file import RunningDaemon
 from amplifierd.paths import Paths
-from amplifierd.session_store.hold import Holder
-from amplifierd.session_store.record import now
+from amplifierd.server.run_file import RunningDaemon
+from amplifierd.store.hold import Holder
+from amplifierd.store.record import now
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from real_server import RealServer, plan, real_server
 from amplifierd.client.daemon_client import DaemonClient, DaemonLostError
 from amplifierd.client.remote_session import RemoteSession
 from amplifierd.exceptions import NothingToSteerError, PromptRemovedError, RemoteError, SessionNotFoundError
-from amplifierd.session_store.cursor import Cursor
-from amplifierd.sessions.approval import DenyAll
+from amplifierd.sessions.questions.approval import DenyAll
+from amplifierd.store.cursor import Cursor
 
 WORDS = " ".join(f"word{number}" for number in range(60))
 

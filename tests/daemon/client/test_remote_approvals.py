@@ -9,7 +9,7 @@ from real_server import plan, real_server
 
 from amplifierd.client.daemon_client import DaemonClient
 from amplifierd.client.remote_session import RemoteSession
-from amplifierd.sessions.approval import Approval, ApprovalDecision
+from amplifierd.sessions.questions.approval import Approval, ApprovalDecision
 
 PATIENCE_S = 30.0
 WRITING = {"tool_calls": [{"name": "write_file", "arguments": {"file_path": "made.txt", "content": "made"}}]}

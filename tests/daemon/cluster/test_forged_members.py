@@ -20,8 +20,8 @@ from amplifierd.cluster.cluster_token import find_cluster_token
 from amplifierd.cluster.destination import Destination
 from amplifierd.cluster.member_request import CALLER, CHANNEL, HELLO, SEAL
 from amplifierd.cluster.peers import Peers
-from amplifierd.daemon.callers import Caller, carried
 from amplifierd.exceptions import MemberError, MemberUntrustedError
+from amplifierd.server.auth.callers import Caller, carried
 
 ADMIN = carried(Caller("admin", "admin", "admin"), "127.0.0.1")
 READER = carried(Caller("reader", "reader", "read"), "127.0.0.1")

@@ -11,7 +11,7 @@ from psycopg import AsyncConnection
 
 from amplifierd.cluster.cluster import Cluster
 from amplifierd.paths import Paths
-from amplifierd.session_store.postgres.store import PostgresStore
+from amplifierd.store.postgres.store import PostgresStore
 from amplifierd.store_address import StoreAddress
 
 

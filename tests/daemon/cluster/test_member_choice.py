@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from amplifierd.cluster.member_choice import choose, eligible, labels_of
 from amplifierd.exceptions import NowhereToRunError
-from amplifierd.session_store.postgres.members import Member
-from amplifierd.session_store.record import SessionRecord
 from amplifierd.settings import ClusterSettings
+from amplifierd.store.postgres.members import Member
+from amplifierd.store.record import SessionRecord
 
 
 def machine(member_id: str = "m", host: str = "a", kind: str = "daemon", **facts: Any) -> Member:

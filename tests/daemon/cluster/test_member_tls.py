@@ -24,11 +24,11 @@ from amplifierd import open_home
 from amplifierd.cluster.cluster_token import find_cluster_token
 from amplifierd.cluster.destination import Destination
 from amplifierd.cluster.peers import Peers
-from amplifierd.daemon.callers import carried
-from amplifierd.daemon.daemon import Daemon
-from amplifierd.daemon.membership import is_overheard, member_tls, open_cluster
-from amplifierd.daemon.other_members import MEMBER
 from amplifierd.exceptions import MemberError, SettingsError
+from amplifierd.server.auth.callers import carried
+from amplifierd.server.daemon import Daemon
+from amplifierd.server.membership import is_overheard, member_tls, open_cluster
+from amplifierd.server.other_members import MEMBER
 from amplifierd.settings import Settings
 
 LOOPBACK = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))

@@ -14,8 +14,8 @@ from stored_sessions import new_session
 from amplifierd.cluster import takeover
 from amplifierd.cluster.cluster import Cluster
 from amplifierd.paths import Paths
-from amplifierd.session_store.hold import Holder
-from amplifierd.session_store.postgres.store import PostgresStore
+from amplifierd.store.hold import Holder
+from amplifierd.store.postgres.store import PostgresStore
 from amplifierd.store_address import StoreAddress
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from amplifierd import Home, ProfileId
-from amplifierd.builds.publication import make_staging, publish
 from amplifierd.exceptions import ProfileCompilationError, ProfileValidationError
 from amplifierd.issues import Issue
+from amplifierd.profiles.builds.publication import make_staging, publish
 
 
 class Compiler:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from other_user import as_another_user, place_of_another_user
 
-from amplifierd.collections.extraction import Discovery, discover, hash_texts
+from amplifierd.profiles.collections.extraction import Discovery, discover, hash_texts
 
 
 @pytest.fixture

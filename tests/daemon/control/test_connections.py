@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Message
 
 from amplifierd.control.serve import ConnectionBounds, bounded_protocol
-from amplifierd.http.request_body import bounded
+from amplifierd.server.http.request_body import bounded
 
 HEAD = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 

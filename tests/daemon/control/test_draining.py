@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from amplifierd.control.main import main
-from amplifierd.daemon.run_file import serving, write_run_file
 from amplifierd.paths import Paths
+from amplifierd.server.run_file import serving, write_run_file
 
 MEMBER = "member_one"
 

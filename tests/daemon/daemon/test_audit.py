@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from amplifierd.daemon import log_files
-from amplifierd.daemon.log_files import KEPT, AuditLog
+from amplifierd.server import log_files
+from amplifierd.server.log_files import KEPT, AuditLog
 
 
 def test_a_full_file_makes_room_for_the_next(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from amplifierd import open_home
-from amplifierd.daemon.daemon import Daemon
 from amplifierd.exceptions import StoreUnavailableError
+from amplifierd.server.daemon import Daemon
 from amplifierd.turns.local_turn_queue import LocalTurnQueue
 
 

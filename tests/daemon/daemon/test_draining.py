@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from amplifierd.daemon.membership import Draining
 from amplifierd.exceptions import MemberFencedError, StoreUnavailableError
+from amplifierd.server.membership import Draining
 
 STEPS = ["set_draining", "upkeep", "turns", "live", "release", "leave"]
 

@@ -16,20 +16,20 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from amplifierd import open_home
-from amplifierd.daemon.callers import Caller
-from amplifierd.daemon.event_hub import EventHub
-from amplifierd.daemon.event_watch import EventWatch, GlobalWatch, SessionWatch
-from amplifierd.daemon.published_event import EventFilter, PublishedEvent
-from amplifierd.daemon.session_access import EventView, SessionAccess
-from amplifierd.daemon.stored_tree import StoredTree
-from amplifierd.daemon.subscriber import StreamLimits, Subscriber
 from amplifierd.exceptions import TooManySubscribersError
 from amplifierd.paths import Paths
-from amplifierd.session_store.cursor import Cursor
-from amplifierd.session_store.file_store import FileStore
-from amplifierd.session_store.hold import Hold, Holder
-from amplifierd.session_store.protocol import NewSession, SessionStore
-from amplifierd.session_store.record import SessionRecord, now
+from amplifierd.server.auth.callers import Caller
+from amplifierd.server.auth.session_access import EventView, SessionAccess
+from amplifierd.server.events.event_hub import EventHub
+from amplifierd.server.events.event_watch import EventWatch, GlobalWatch, SessionWatch
+from amplifierd.server.events.published_event import EventFilter, PublishedEvent
+from amplifierd.server.events.stored_tree import StoredTree
+from amplifierd.server.events.subscriber import StreamLimits, Subscriber
+from amplifierd.store.cursor import Cursor
+from amplifierd.store.file_store import FileStore
+from amplifierd.store.hold import Hold, Holder
+from amplifierd.store.protocol import NewSession, SessionStore
+from amplifierd.store.record import SessionRecord, now
 
 ALL = EventFilter()
 ADMIN = Caller("admin", "admin", "admin")

@@ -12,11 +12,11 @@ import pytest
 
 from amplifierd.cluster.destination import Destination
 from amplifierd.cluster.session_locations import SessionLocations
-from amplifierd.daemon.published_event import PublishedEvent, daemon_event, stored_event
-from amplifierd.daemon.session_streams import FollowingWatch
 from amplifierd.exceptions import MemberError, MemberUntrustedError, TooManySubscribersError
-from amplifierd.session_store.cursor import Cursor
-from amplifierd.session_store.record import TreePlace
+from amplifierd.server.events.published_event import PublishedEvent, daemon_event, stored_event
+from amplifierd.server.events.session_streams import FollowingWatch
+from amplifierd.store.cursor import Cursor
+from amplifierd.store.record import TreePlace
 
 SESSION, OWN = "session_1", "member_a"
 KEEPALIVE_S = 30.0

@@ -15,8 +15,8 @@ from fastapi.testclient import TestClient
 
 from amplifierd import open_home
 from amplifierd.app import create_app
-from amplifierd.daemon import log_files
-from amplifierd.daemon.log_files import DaemonLog, log_also_about, logging_about
+from amplifierd.server import log_files
+from amplifierd.server.log_files import DaemonLog, log_also_about, logging_about
 from amplifierd.sessions.secret_values import SecretValues
 
 logger = logging.getLogger("amplifierd.test")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from amplifier_rendering.plain import plain
-from amplifierd.daemon.renderer import Renderer
+from amplifierd.server.events.renderer import Renderer
 
 
 @pytest.fixture

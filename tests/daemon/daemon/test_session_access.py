@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from amplifierd import open_home
-from amplifierd.daemon import session_access
-from amplifierd.daemon.callers import Caller
-from amplifierd.daemon.event_hub import EventHub
-from amplifierd.daemon.event_watch import Batch, GlobalWatch
-from amplifierd.daemon.published_event import EventFilter
-from amplifierd.daemon.session_access import EventView, SessionAccess
+from amplifierd.server.auth import session_access
+from amplifierd.server.auth.callers import Caller
+from amplifierd.server.auth.session_access import EventView, SessionAccess
+from amplifierd.server.events.event_hub import EventHub
+from amplifierd.server.events.event_watch import Batch, GlobalWatch
+from amplifierd.server.events.published_event import EventFilter
 
 MINE, OTHER, ADMIN = Caller("mine", "me", "run"), Caller("other", "you", "run"), Caller("root", "root", "admin")
 

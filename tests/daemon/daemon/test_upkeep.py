@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import amplifierd
-from amplifierd.daemon.upkeep import Upkeep
 from amplifierd.home import Home
+from amplifierd.server.upkeep import Upkeep
 
 PLAN = {
     "session": {"orchestrator": {"module": "loop-basic"}, "context": {"module": "context-simple"}},

@@ -2,8 +2,8 @@
 
 import pytest
 
-from amplifierd.documents.document import Extends
 from amplifierd.identifiers import ProfileId
+from amplifierd.profiles.documents.document import Extends
 
 
 @pytest.mark.parametrize(

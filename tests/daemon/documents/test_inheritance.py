@@ -10,10 +10,6 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amplifierd.documents.document import ProfileDocument, ReferenceBase
-from amplifierd.documents.inheritance import MergedProfile, merge_sections, resolve_profile
-from amplifierd.documents.overrides import read_overrides
-from amplifierd.documents.profile_reader import read_document
 from amplifierd.exceptions import (
     ProfileCircularInheritanceError,
     ProfileNotFoundError,
@@ -21,6 +17,10 @@ from amplifierd.exceptions import (
 )
 from amplifierd.identifiers import ProfileId
 from amplifierd.issues import Issue
+from amplifierd.profiles.documents.document import ProfileDocument, ReferenceBase
+from amplifierd.profiles.documents.inheritance import MergedProfile, merge_sections, resolve_profile
+from amplifierd.profiles.documents.overrides import read_overrides
+from amplifierd.profiles.documents.profile_reader import read_document
 
 SESSION = {"orchestrator": {"module": "loop-basic"}, "context": {"module": "context-simple"}}
 

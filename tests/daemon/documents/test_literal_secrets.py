@@ -5,10 +5,10 @@ from pathlib import Path, PurePosixPath
 import pytest
 import yaml
 
-from amplifierd.documents.document import ProfileDocument, ReferenceBase
-from amplifierd.documents.literal_secrets import conceal, conceal_document, find_literal_secrets
-from amplifierd.documents.profile_reader import read_document
 from amplifierd.identifiers import ProfileId
+from amplifierd.profiles.documents.document import ProfileDocument, ReferenceBase
+from amplifierd.profiles.documents.literal_secrets import conceal, conceal_document, find_literal_secrets
+from amplifierd.profiles.documents.profile_reader import read_document
 
 SECRET = "hunter-2-hunter"
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from amplifierd.documents.inheritance import exclude, merge_sections
+from amplifierd.profiles.documents.inheritance import exclude, merge_sections
 
 POLICY = {"network": {"allow": []}}
 PARENT = {"session": {"orchestrator": {"module": "loop-basic"}, "policy": POLICY}}

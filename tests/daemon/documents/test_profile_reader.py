@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from amplifierd.documents.document import ALL_AGENTS, DeclaredReference, ProfileDocument, ReferenceBase
-from amplifierd.documents.profile_reader import read_document
 from amplifierd.identifiers import ProfileId
+from amplifierd.profiles.documents.document import ALL_AGENTS, DeclaredReference, ProfileDocument, ReferenceBase
+from amplifierd.profiles.documents.profile_reader import read_document
 
 BASE = ReferenceBase("team", PurePosixPath("profiles"))
 HEADER = "profile:\n  name: base\n  version: 1.0.0\n  schema_version: 2\n"

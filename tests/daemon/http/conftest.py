@@ -16,8 +16,8 @@ from real_server import RealServer, real_server
 
 from amplifierd import Home, open_home
 from amplifierd.app import create_app
-from amplifierd.daemon.callers import Scope
-from amplifierd.daemon.tokens import Tokens
+from amplifierd.server.auth.callers import Scope
+from amplifierd.server.auth.tokens import Tokens
 from amplifierd.workers import worker_pool
 
 LOOPBACK = "127.0.0.1"

@@ -17,8 +17,8 @@ import uvicorn
 
 from amplifierd import Home, open_home
 from amplifierd.app import create_app
-from amplifierd.daemon.callers import Scope
-from amplifierd.daemon.tokens import Tokens
+from amplifierd.server.auth.callers import Scope
+from amplifierd.server.auth.tokens import Tokens
 
 PATIENCE_S = 120.0
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from amplifierd import open_home
-from amplifierd.daemon.tokens import Tokens
 from amplifierd.exceptions import SettingsError
-from amplifierd.http.request_headers import TrustedProxies, client_of, peer_of
+from amplifierd.server.auth.tokens import Tokens
+from amplifierd.server.http.request_headers import TrustedProxies, client_of, peer_of
 
 from .conftest import Served
 

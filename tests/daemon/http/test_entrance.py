@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from itertools import pairwise
 
-from amplifierd.http.request_guard import AT_A_TIME, Entrance
+from amplifierd.server.http.request_guard import AT_A_TIME, Entrance
 
 CROWD = 5 * AT_A_TIME
 

@@ -12,9 +12,9 @@ import httpx2
 import pytest
 
 from amplifierd.cluster.destination import Destination
-from amplifierd.daemon.callers import Caller
 from amplifierd.exceptions import MemberUntrustedError
-from amplifierd.http.forwarding import Forwarding
+from amplifierd.server.auth.callers import Caller
+from amplifierd.server.http.forwarding import Forwarding
 
 SESSION = "session_" + "1" * 32
 BEFORE = Destination("member_before", "http://127.0.0.1:9")

@@ -17,11 +17,11 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from amplifier_core.llm_errors import RateLimitError
 from amplifierd import open_home
 from amplifierd.app import create_app
-from amplifierd.daemon import idempotency
-from amplifierd.daemon.idempotency import IdempotencyKeys, StoredAnswer
 from amplifierd.exceptions import IdempotencyConflictError, QueueFullError, RequestInterruptedError
-from amplifierd.http.dependencies import Runner
-from amplifierd.http.idempotent_route import IdempotentRoute
+from amplifierd.server import idempotency
+from amplifierd.server.http.dependencies import Runner
+from amplifierd.server.http.idempotent_route import IdempotentRoute
+from amplifierd.server.idempotency import IdempotencyKeys, StoredAnswer
 
 KEY = {"Idempotency-Key": "one"}
 

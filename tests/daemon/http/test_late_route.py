@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from amplifierd.http.routers import LateRoute
+from amplifierd.server.http.routers import LateRoute
 
 THREADS = 8
 

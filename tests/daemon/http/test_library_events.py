@@ -8,9 +8,9 @@ from typing import Any
 import httpx2
 from real_server import read_events
 
-from amplifierd.builds.staleness import ProfileStatus, Reason
-from amplifierd.daemon.upkeep import LibraryEvents
 from amplifierd.identifiers import ProfileId
+from amplifierd.profiles.builds.staleness import ProfileStatus, Reason
+from amplifierd.server.upkeep import LibraryEvents
 
 OWN = """---
 profile: {name: told, version: 1.0.0, schema_version: 2, extends: foundation/offline}

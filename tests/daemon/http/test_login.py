@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from amplifierd.daemon import logins, tickets
+from amplifierd.server.auth import logins, tickets
 
 from .conftest import Served
 

@@ -21,7 +21,7 @@ from amplifierd import Home, open_home
 from amplifierd.app import create_app
 from amplifierd.control.binding import bind
 from amplifierd.control.serve import Server
-from amplifierd.daemon.tokens import Tokens
+from amplifierd.server.auth.tokens import Tokens
 
 MODEL = "local/worker"
 FAULTS = {"module": "tool-faults", "source": str(Path(__file__).parents[2] / "stand_ins/worker_modules/tool-faults")}

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from amplifier_foundation.sources import ProgressEvent
-from amplifierd.daemon.callers import Caller
-from amplifierd.daemon.operations import Operations
 from amplifierd.exceptions import OperationCancelledError, OperationFinishedError, OperationNotFoundError
+from amplifierd.server.auth.callers import Caller
+from amplifierd.server.operations import Operations
 
 from .conftest import Served
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from amplifierd.http.page_files import PageFiles
-from amplifierd.http.request_guard import HTML_POLICY
+from amplifierd.server.http.page_files import PageFiles
+from amplifierd.server.http.request_guard import HTML_POLICY
 
 from .conftest import Served
 

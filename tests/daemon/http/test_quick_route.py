@@ -10,8 +10,8 @@ from fastapi.testclient import TestClient
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from amplifierd.http.idempotent_route import QuickRoute
-from amplifierd.http.routers import JsonAnswer
+from amplifierd.server.http.idempotent_route import QuickRoute
+from amplifierd.server.http.routers import JsonAnswer
 
 
 class Asked(BaseModel):

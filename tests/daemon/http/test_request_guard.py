@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from amplifierd.http.request_guard import MAX_OPEN_REQUESTS
+from amplifierd.server.http.request_guard import MAX_OPEN_REQUESTS
 
 from .conftest import Served
 

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 from real_server import PATIENCE_S, RealServer, plan, read_events, real_server
 
-from amplifierd.session_store.cursor import Cursor
+from amplifierd.store.cursor import Cursor
 
 TALKATIVE = "word " * 400
 WORDY = f"{'w' * 4000} " * 200

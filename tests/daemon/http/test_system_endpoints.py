@@ -12,8 +12,8 @@ import yaml
 from fastapi.testclient import TestClient
 
 from amplifierd import open_home
-from amplifierd.daemon.daemon import Daemon
 from amplifierd.exceptions import SettingsError
+from amplifierd.server.daemon import Daemon
 from amplifierd.settings import load_settings
 
 from .conftest import Served

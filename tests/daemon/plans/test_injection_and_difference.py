@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from amplifierd.builds.plan_generation import agent_from_mapping, agent_from_text
 from amplifierd.identifiers import ProfileId
 from amplifierd.plans.difference import diff_plans
 from amplifierd.plans.injection import inject_runtime
 from amplifierd.plans.runtime_values import RuntimePlaces
+from amplifierd.profiles.builds.plan_generation import agent_from_mapping, agent_from_text
 
 PLACES = RuntimePlaces(
     working_dir=Path("/work dir"),

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from amplifier_core.mount_plan import MountPlan
-from amplifierd.builds.module_resolver import DaemonModuleSourceResolver
 from amplifierd.plans import runtime_values
 from amplifierd.plans.runtime_values import RuntimePlaces, RuntimeValues
+from amplifierd.profiles.builds.module_resolver import DaemonModuleSourceResolver
 
 MODULES = Path(__file__).parents[3] / "modules"
 _WANTED = tomllib.loads(Path(runtime_values.__file__).with_name("undeclared.toml").read_text())

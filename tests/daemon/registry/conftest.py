@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from amplifierd.collections.extraction import Discovery, discover
-from amplifierd.collections.registry_file import find_shipped_collection
-from amplifierd.documents.document import ProfileDocument
-from amplifierd.documents.inheritance import MergedProfile, resolve_profile
 from amplifierd.identifiers import ProfileId
 from amplifierd.issues import Issue
+from amplifierd.profiles.collections.extraction import Discovery, discover
+from amplifierd.profiles.collections.registry_file import find_shipped_collection
+from amplifierd.profiles.documents.document import ProfileDocument
+from amplifierd.profiles.documents.inheritance import MergedProfile, resolve_profile
 
 PROFILES = ("base", "coding", "foundation", "offline", "research")
 

@@ -11,10 +11,10 @@ import pytest
 from amplifier_core import AmplifierSession
 from amplifier_foundation.dicts import merge_module_lists
 from amplifierd import Home, ProfileId, open_home
-from amplifierd.documents.document import module_identity
-from amplifierd.mentions import ProfileMentionResolver, load_mentioned
 from amplifierd.plans.injection import inject_runtime
 from amplifierd.plans.runtime_values import RuntimePlaces
+from amplifierd.profiles.documents.document import module_identity
+from amplifierd.sessions.conversation.mentions import ProfileMentionResolver, load_mentioned
 
 NO_PROVIDER = "providers-missing: At least one provider must be configured"
 

@@ -9,8 +9,8 @@ import pytest
 
 from amplifier_core import AmplifierSession
 from amplifier_foundation.io import parse_frontmatter
-from amplifierd.builds.plan_generation import agent_from_text
-from amplifierd.mentions import ProfileMentionResolver, load_mentioned
+from amplifierd.profiles.builds.plan_generation import agent_from_text
+from amplifierd.sessions.conversation.mentions import ProfileMentionResolver, load_mentioned
 
 MODULE_SECTIONS = ("providers", "tools", "hooks")
 MENTION = re.compile(r"(?<![\w.])@([a-z]+):(\S+)")

@@ -17,10 +17,10 @@ from simulated_connection import connection_type
 from simulated_server import Server
 
 from amplifierd.paths import Paths
-from amplifierd.session_store.file_store import FileStore
-from amplifierd.session_store.hold import Holder
-from amplifierd.session_store.postgres.store import PostgresStore
-from amplifierd.session_store.protocol import SessionStore
+from amplifierd.store.file_store import FileStore
+from amplifierd.store.hold import Holder
+from amplifierd.store.postgres.store import PostgresStore
+from amplifierd.store.protocol import SessionStore
 from amplifierd.store_address import StoreAddress
 
 OpenStore = Callable[[], SessionStore]
@@ -118,9 +118,9 @@ sys.path.append({str(Path(__file__).parents[2] / "stand_ins")!r})
 from stored_sessions import event, message, new_session
 from amplifierd.exceptions import *
 from amplifierd.paths import Paths
-from amplifierd.session_store.file_store import FileStore
-from amplifierd.session_store.hold import Hold, Holder
-from amplifierd.session_store.protocol import SessionQuery
+from amplifierd.store.file_store import FileStore
+from amplifierd.store.hold import Hold, Holder
+from amplifierd.store.protocol import SessionQuery
 
 me = Holder.of_this_process("child")
 home = Path(sys.argv[1])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amplifierd.session_store.cursor import Cursor
+from amplifierd.store.cursor import Cursor
 
 NUMBERS = st.integers(0, 10**18 - 1)
 KNOWN = st.builds(Cursor, st.integers(1, 10**18 - 1), NUMBERS, NUMBERS)

@@ -32,9 +32,9 @@ from amplifierd.exceptions import (
     SessionHeldError,
 )
 from amplifierd.paths import Paths
-from amplifierd.session_store.file_store import FileStore
-from amplifierd.session_store.hold import Holder
-from amplifierd.session_store.protocol import SessionQuery
+from amplifierd.store.file_store import FileStore
+from amplifierd.store.hold import Holder
+from amplifierd.store.protocol import SessionQuery
 
 
 @pytest.fixture

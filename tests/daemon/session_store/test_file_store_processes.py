@@ -16,9 +16,9 @@ from stored_sessions import message, new_session
 
 from amplifierd.exceptions import HoldLostError, SessionHeldError
 from amplifierd.paths import Paths
-from amplifierd.session_store.file_store import FileStore
-from amplifierd.session_store.hold import Holder
-from amplifierd.session_store.protocol import SessionQuery
+from amplifierd.store.file_store import FileStore
+from amplifierd.store.hold import Holder
+from amplifierd.store.protocol import SessionQuery
 
 StartPython = Callable[..., Any]
 

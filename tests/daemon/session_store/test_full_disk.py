@@ -19,9 +19,9 @@ from stored_sessions import event, message, new_session
 from amplifier_sessions.event_page import EventPlace
 from amplifierd.paths import Paths
 from amplifierd.problems import problem_document
-from amplifierd.session_store.file_store import FileStore
-from amplifierd.session_store.hold import Holder
-from amplifierd.session_store.protocol import SessionQuery
+from amplifierd.store.file_store import FileStore
+from amplifierd.store.hold import Holder
+from amplifierd.store.protocol import SessionQuery
 
 me, home = Holder.of_this_process("test"), Path(sys.argv[1])
 

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from amplifierd.session_store.hold import Holder, find_start, find_start_from_ps
+from amplifierd.store.hold import Holder, find_start, find_start_from_ps
 
 
 def test_this_process_is_alive(me: Holder) -> None:

@@ -8,8 +8,8 @@ import pytest
 from stored_sessions import message, new_session
 
 from amplifier_core.exceptions import AmplifierError
-from amplifierd.session_store.hold import Holder
-from amplifierd.session_store.protocol import Place, SessionQuery, SessionStore
+from amplifierd.store.hold import Holder
+from amplifierd.store.protocol import Place, SessionQuery, SessionStore
 
 HOSTILE = [
     "' OR '1'='1",

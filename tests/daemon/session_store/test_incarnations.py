@@ -16,22 +16,22 @@ from typing import Any
 import pytest
 from stored_sessions import message, new_session
 
-from amplifierd.daemon.run_file import find_running, run_file, serving, write_run_file
 from amplifierd.exceptions import HoldLostError, HomeInUseError, SessionHeldError
 from amplifierd.paths import Paths
-from amplifierd.session_store.file_store import FileStore
-from amplifierd.session_store.hold import Holder
-from amplifierd.session_store.process_locks import DAEMON_LOCK, read_incarnation
+from amplifierd.server.run_file import find_running, run_file, serving, write_run_file
+from amplifierd.store.file_store import FileStore
+from amplifierd.store.hold import Holder
+from amplifierd.store.process_locks import DAEMON_LOCK, read_incarnation
 
 SERVING = """
 import asyncio, os, socket, sys
 from pathlib import Path
 from typing import Any
-from amplifierd.daemon.run_file import serving
+from amplifierd.server.run_file import serving
 from amplifierd.exceptions import HoldLostError
 from amplifierd.paths import Paths
-from amplifierd.session_store.file_store import FileStore
-from amplifierd.session_store.hold import Holder
+from amplifierd.store.file_store import FileStore
+from amplifierd.store.hold import Holder
 
 if sys.argv[2] != "-":
     socket.sethostname(sys.argv[2])

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from amplifierd.session_store.json_lines import encoded_lines
-from amplifierd.session_store.protocol import Place
+from amplifierd.store.json_lines import encoded_lines
+from amplifierd.store.protocol import Place
 
 SIZES = st.lists(st.sampled_from([1, 300, 70_000, 200_000]), max_size=8)
 IDS = st.none() | st.integers(0, 9).map(str)

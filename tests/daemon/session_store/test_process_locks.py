@@ -20,15 +20,15 @@ from stored_sessions import new_session
 
 from amplifierd.exceptions import SessionError, SessionHeldError, StoreFullError
 from amplifierd.paths import Paths
-from amplifierd.session_store.file_store import FileStore
-from amplifierd.session_store.hold import Holder
+from amplifierd.store.file_store import FileStore
+from amplifierd.store.hold import Holder
 
 HOLDING = """
 import asyncio, socket, sys
 from pathlib import Path
 from amplifierd.paths import Paths
-from amplifierd.session_store.file_store import FileStore
-from amplifierd.session_store.hold import Holder
+from amplifierd.store.file_store import FileStore
+from amplifierd.store.hold import Holder
 
 if len(sys.argv) > 2:
     socket.sethostname(sys.argv[2])

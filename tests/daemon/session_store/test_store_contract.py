@@ -21,9 +21,9 @@ from amplifierd.exceptions import (
     SessionNotFoundError,
     SessionStateError,
 )
-from amplifierd.session_store.hold import Holder
-from amplifierd.session_store.protocol import Place, SessionStore
-from amplifierd.session_store.whole_session import StoredLines
+from amplifierd.store.hold import Holder
+from amplifierd.store.protocol import Place, SessionStore
+from amplifierd.store.whole_session import StoredLines
 
 OpenStore = Callable[[], SessionStore]
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from stored_sessions import message, new_session
 
-from amplifierd.session_store.hold import Holder
-from amplifierd.session_store.protocol import SessionQuery, SessionStore
+from amplifierd.store.hold import Holder
+from amplifierd.store.protocol import SessionQuery, SessionStore
 
 OpenStore = Callable[[], SessionStore]
 

@@ -8,8 +8,8 @@ import pytest
 from stored_sessions import event, message, new_session
 
 from amplifierd.exceptions import HoldLostError, InvalidSessionIdError, SessionExistsError, SessionNotFoundError
-from amplifierd.session_store.hold import Holder
-from amplifierd.session_store.protocol import SessionQuery, SessionStore
+from amplifierd.store.hold import Holder
+from amplifierd.store.protocol import SessionQuery, SessionStore
 
 OpenStore = Callable[[], SessionStore]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from amplifier_core import AmplifierSession
-from amplifierd.sessions.calls import CallLayer, LayeredOrchestrator
+from amplifierd.sessions.layers.calls import CallLayer, LayeredOrchestrator
 
 STAND_INS = Path(__file__).parents[2] / "stand_ins"
 MODULES = Path(__file__).parents[3] / "modules"

@@ -3,12 +3,12 @@
 from typing import Any
 
 from amplifier_core import AmplifierSession, ChatResponse
-from amplifierd.session_store.hold import Hold, Holder
-from amplifierd.session_store.protocol import NewSession, SessionStore
-from amplifierd.session_store.record import SessionRecord, now
-from amplifierd.sessions.calls import CallLayer, ProviderCall, ProviderStep
-from amplifierd.sessions.message_digest import TranscriptIndex
-from amplifierd.sessions.request_parts import RequestRecorder
+from amplifierd.sessions.conversation.message_digest import TranscriptIndex
+from amplifierd.sessions.layers.calls import CallLayer, ProviderCall, ProviderStep
+from amplifierd.sessions.layers.request_parts import RequestRecorder
+from amplifierd.store.hold import Hold, Holder
+from amplifierd.store.protocol import NewSession, SessionStore
+from amplifierd.store.record import SessionRecord, now
 
 SESSION_ID = "recorded"
 

@@ -18,8 +18,15 @@ from amplifierd.exceptions import (
     ApprovalExpiredError,
     ApprovalNotFoundError,
 )
-from amplifierd.sessions.approval import AllowByRule, Approval, ApprovalDecision, ApprovalRule, Callback, DenyAll
-from amplifierd.sessions.approvals import ApprovalQueue
+from amplifierd.sessions.questions.approval import (
+    AllowByRule,
+    Approval,
+    ApprovalDecision,
+    ApprovalRule,
+    Callback,
+    DenyAll,
+)
+from amplifierd.sessions.questions.approvals import ApprovalQueue
 
 
 class Asked:

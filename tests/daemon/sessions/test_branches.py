@@ -18,7 +18,7 @@ from amplifierd.exceptions import (
     SessionStateError,
 )
 from amplifierd.home import Home
-from amplifierd.session_store.record import now
+from amplifierd.store.record import now
 
 TALK = ["One.", "Two.", "Three."]
 

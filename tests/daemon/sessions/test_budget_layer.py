@@ -12,9 +12,9 @@ from amplifier_core import AmplifierSession, ChatRequest, ChatResponse, Provider
 from amplifier_core.testing import MockCoordinator, MockProvider
 from amplifierd.exceptions import BudgetExhaustedError
 from amplifierd.limits import Limits
-from amplifierd.sessions.budget_layer import BUDGET_EXHAUSTED, BUDGET_WARNING, BudgetLayer
-from amplifierd.sessions.calls import LayeredOrchestrator
-from amplifierd.sessions.tree_budget import TreeBudget
+from amplifierd.sessions.layers.budget_layer import BUDGET_EXHAUSTED, BUDGET_WARNING, BudgetLayer
+from amplifierd.sessions.layers.calls import LayeredOrchestrator
+from amplifierd.sessions.layers.tree_budget import TreeBudget
 
 
 class Metered(MockProvider):

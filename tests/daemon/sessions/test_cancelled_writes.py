@@ -13,12 +13,12 @@ from stored_sessions import new_session
 from amplifier_core import ToolResult
 from amplifierd.exceptions import StoreUnavailableError
 from amplifierd.paths import Paths
-from amplifierd.session_store.file_store import FileStore
-from amplifierd.session_store.hold import Holder
-from amplifierd.sessions.calls import ToolCall
-from amplifierd.sessions.receipts import INTENT, Receipts
+from amplifierd.sessions.conversation.transcript import Transcript
+from amplifierd.sessions.layers.calls import ToolCall
+from amplifierd.sessions.layers.receipts import INTENT, Receipts
 from amplifierd.sessions.secret_values import SecretValues
-from amplifierd.sessions.transcript import Transcript
+from amplifierd.store.file_store import FileStore
+from amplifierd.store.hold import Holder
 
 
 class Tool:

@@ -8,7 +8,7 @@ from agents_at_work import Agent, Kind, call
 
 from amplifierd.exceptions import InvalidTurnError, SnapshotRefusedError
 from amplifierd.home import Home
-from amplifierd.sessions.approval import AllowByRule
+from amplifierd.sessions.questions.approval import AllowByRule
 
 WRITES = [
     call("write_file", file_path="new.txt", content="made\n"),

@@ -7,9 +7,9 @@ import pytest
 from agents_at_work import Agent, Kind, call
 
 from amplifierd.home import Home
-from amplifierd.session_store.cursor import Cursor
-from amplifierd.sessions.approval import Approval, ApprovalDecision, Callback
+from amplifierd.sessions.questions.approval import Approval, ApprovalDecision, Callback
 from amplifierd.sessions.session import Session
+from amplifierd.store.cursor import Cursor
 
 HELPER = {
     "description": "Reads for you",

@@ -7,7 +7,7 @@ from agents_at_work import Agent, call
 
 from amplifierd.exceptions import SessionStateError
 from amplifierd.home import Home
-from amplifierd.sessions.client_turns import ClientTurn
+from amplifierd.sessions.layers.client_turns import ClientTurn
 
 WEATHER = {
     "name": "weather",

@@ -5,7 +5,7 @@ from collections.abc import Generator
 from typing import Any
 
 from amplifier_core.display import DisplaySystem
-from amplifierd.sessions.displays import CallbackDisplay, CollectedMessages, DisplayMessage, EventDisplay
+from amplifierd.sessions.events.displays import CallbackDisplay, CollectedMessages, DisplayMessage, EventDisplay
 
 
 def test_messages_are_collected_or_handed_over_and_a_broken_callback_ends_nothing() -> None:

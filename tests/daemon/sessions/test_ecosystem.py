@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from amplifier_foundation.session import count_turns, write_jsonl, write_metadata
 from amplifierd.exceptions import InvalidSessionIdError, MountPlanMissingError, SessionNotFoundError
 from amplifierd.paths import Paths
-from amplifierd.session_store.file_store import FileStore
-from amplifierd.session_store.protocol import Holder, SessionQuery
-from amplifierd.sessions.ecosystem import EcosystemSessions
-from amplifierd.sessions.export import export_session
+from amplifierd.sessions.recordings.ecosystem import EcosystemSessions
+from amplifierd.sessions.recordings.export import export_session
 from amplifierd.sessions.secret_values import SecretValues
 from amplifierd.signing_keys import SigningKeys
+from amplifierd.store.file_store import FileStore
+from amplifierd.store.protocol import Holder, SessionQuery
 
 MESSAGES: list[dict[str, Any]] = [
     {"role": "system", "content": "You help."},

@@ -18,13 +18,13 @@ from stored_sessions import new_session
 
 from amplifierd.exceptions import HoldLostError, StoreUnavailableError
 from amplifierd.home import Home
-from amplifierd.session_store.hold import Holder
-from amplifierd.session_store.postgres import database
-from amplifierd.sessions import journal
-from amplifierd.sessions.journal import Journal
+from amplifierd.sessions.events import journal
+from amplifierd.sessions.events.journal import Journal
+from amplifierd.sessions.events.tree_events import TreeEvents
 from amplifierd.sessions.secret_values import SecretValues
 from amplifierd.sessions.session import Session
-from amplifierd.sessions.tree_events import TreeEvents
+from amplifierd.store.hold import Holder
+from amplifierd.store.postgres import database
 
 DONE, BEGUN = "execution:done", "user_message:saved"
 _HANGS_S = 0.05

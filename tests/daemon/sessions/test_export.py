@@ -20,15 +20,15 @@ from amplifierd.exceptions import FormatUnsupportedError, SessionError, SessionI
 from amplifierd.keys import Keys
 from amplifierd.paths import Paths
 from amplifierd.plans.session_policy import session_policy_for
-from amplifierd.session_store.file_store import FileStore
-from amplifierd.session_store.protocol import Hold, Holder, NewSession, SessionQuery
-from amplifierd.session_store.record import SessionRecord, now
-from amplifierd.sessions.announcements import Announcements
-from amplifierd.sessions.export import export_session
+from amplifierd.sessions.events.announcements import Announcements
+from amplifierd.sessions.recordings.export import export_session
+from amplifierd.sessions.recordings.session_archive import ArchiveLimits, unpack_archive
+from amplifierd.sessions.recordings.session_import import import_session
 from amplifierd.sessions.secret_values import SecretValues
-from amplifierd.sessions.session_archive import ArchiveLimits, unpack_archive
-from amplifierd.sessions.session_import import import_session
 from amplifierd.signing_keys import SigningKeys
+from amplifierd.store.file_store import FileStore
+from amplifierd.store.protocol import Hold, Holder, NewSession, SessionQuery
+from amplifierd.store.record import SessionRecord, now
 
 SECRET = "sk-ant-api03-0123456789abcdefABCDEF"
 ME = Holder.of_this_process("test")

@@ -12,8 +12,8 @@ import amplifierd
 from amplifier_core import HookResult
 from amplifier_foundation.session import find_orphaned_tool_calls
 from amplifierd.home import Home
-from amplifierd.session_store.cursor import Cursor
-from amplifierd.sessions.stoppable_calls import Patience
+from amplifierd.sessions.layers.stoppable_calls import Patience
+from amplifierd.store.cursor import Cursor
 
 LOOP = """
 from amplifier_core import ChatRequest, Message

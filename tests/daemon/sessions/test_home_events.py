@@ -11,8 +11,8 @@ from agents_at_work import Agent, call
 from waiting_tool import WaitingTool
 
 from amplifierd.home import Home
-from amplifierd.sessions.approval import ApprovalDecision, Callback
-from amplifierd.sessions.tree_events import Event
+from amplifierd.sessions.events.tree_events import Event
+from amplifierd.sessions.questions.approval import ApprovalDecision, Callback
 
 LIFE = ("session:created", "session:updated", "session:deleted", "session:status")
 HELPER = {"instruction": "You help.", "providers": [{"module": "provider-mock", "config": {"script": ["Helped."]}}]}

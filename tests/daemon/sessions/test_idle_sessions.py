@@ -12,8 +12,8 @@ from waiting_tool import WaitingTool
 
 import amplifierd
 from amplifierd.home import Home
+from amplifierd.sessions.events.tree_events import Subscription
 from amplifierd.sessions.session import Session
-from amplifierd.sessions.tree_events import Subscription
 
 Open = Callable[..., Home]
 

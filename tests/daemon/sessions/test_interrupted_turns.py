@@ -7,8 +7,8 @@ import pytest
 
 from amplifierd import open_home
 from amplifierd.exceptions import SessionStateError
-from amplifierd.session_store.hold import Holder
-from amplifierd.sessions.interrupted_turns import CONTINUES
+from amplifierd.sessions.conversation.interrupted_turns import CONTINUES
+from amplifierd.store.hold import Holder
 
 
 async def test_a_turn_that_ended_with_its_process_is_marked_without_loading_the_session(tmp_path: Path) -> None:

@@ -10,15 +10,15 @@ from agents_at_work import Agent
 
 from amplifierd.home import Home
 from amplifierd.paths import Paths
-from amplifierd.session_store.cursor import Cursor
-from amplifierd.session_store.file_store import FileStore
-from amplifierd.session_store.hold import Hold, Holder
-from amplifierd.session_store.protocol import NewSession
-from amplifierd.session_store.record import SessionRecord, now
-from amplifierd.sessions.interrupted_turns import InterruptedTurns
-from amplifierd.sessions.journal import Journal
+from amplifierd.sessions.conversation.interrupted_turns import InterruptedTurns
+from amplifierd.sessions.events.journal import Journal
+from amplifierd.sessions.events.tree_events import Event, TreeEvents
 from amplifierd.sessions.secret_values import SecretValues
-from amplifierd.sessions.tree_events import Event, TreeEvents
+from amplifierd.store.cursor import Cursor
+from amplifierd.store.file_store import FileStore
+from amplifierd.store.hold import Hold, Holder
+from amplifierd.store.protocol import NewSession
+from amplifierd.store.record import SessionRecord, now
 
 USED = {"input_tokens": 70, "output_tokens": 30, "total_tokens": 100, "cost_usd": "0.01"}
 

@@ -15,11 +15,11 @@ from stored_sessions import new_session
 from amplifier_kit.types import STAMP
 from amplifierd.exceptions import HoldLostError
 from amplifierd.paths import Paths
-from amplifierd.session_store.file_store import FileStore
-from amplifierd.session_store.hold import Holder
-from amplifierd.sessions.journal import Journal
+from amplifierd.sessions.events.journal import Journal
+from amplifierd.sessions.events.tree_events import Event, Subscription, TreeEvents
 from amplifierd.sessions.secret_values import SecretValues
-from amplifierd.sessions.tree_events import Event, Subscription, TreeEvents
+from amplifierd.store.file_store import FileStore
+from amplifierd.store.hold import Holder
 
 SECRET = "a-secret-that-nobody-may-see"
 

@@ -13,8 +13,8 @@ from amplifier_kit.concerns import PendingCall, Scope, asking_about
 from amplifierd.exceptions import ApprovalDecisionError, ApprovalNotFoundError, SettingsError
 from amplifierd.home import Home
 from amplifierd.paths import Paths
-from amplifierd.sessions.approval import Approval, ApprovalDecision, Callback
-from amplifierd.sessions.lasting_approvals import LastingApprovals
+from amplifierd.sessions.questions.approval import Approval, ApprovalDecision, Callback
+from amplifierd.sessions.questions.lasting_approvals import LastingApprovals
 
 from .test_approvals import Asked
 

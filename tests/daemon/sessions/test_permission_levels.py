@@ -12,7 +12,7 @@ from amplifier_core import ModuleCoordinator, ToolResult
 from amplifier_system.permission_levels import LEVELS, PermissionLevel, Permissions, narrowest
 from amplifierd.exceptions import MountPlanError, SessionStateError
 from amplifierd.home import Home
-from amplifierd.sessions.approval import Approval, Callback, DenyAll
+from amplifierd.sessions.questions.approval import Approval, Callback, DenyAll
 from amplifierd.sessions.session import Session
 
 GUARD = {"module": "hooks-approval"}

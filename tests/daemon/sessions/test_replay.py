@@ -15,10 +15,10 @@ from anthropic_server import MESSAGES, AnthropicServer, reply, text, thinking, t
 
 from amplifierd.exceptions import ProfileNotFoundError, SessionNotFoundError
 from amplifierd.home import Home
-from amplifierd.session_store.protocol import NewSession
-from amplifierd.session_store.record import SessionRecord, now
-from amplifierd.sessions.approval import AllowByRule
-from amplifierd.sessions.stored_requests import requests
+from amplifierd.sessions.questions.approval import AllowByRule
+from amplifierd.sessions.recordings.stored_requests import requests
+from amplifierd.store.protocol import NewSession
+from amplifierd.store.record import SessionRecord, now
 
 STAND_INS = Path(__file__).parents[2] / "stand_ins"
 READ = call("read_file", file_path="notes.md")

@@ -14,9 +14,9 @@ from amplifier_core import ChatRequest, HookResult, RateLimitError, ToolResult
 from amplifier_core.testing import MockProvider
 from amplifierd.exceptions import SessionError
 from amplifierd.paths import Paths
-from amplifierd.session_store.file_store import FileStore
-from amplifierd.sessions.message_digest import message_digest
-from amplifierd.sessions.stored_requests import StoredRequest, read_request, requests
+from amplifierd.sessions.conversation.message_digest import message_digest
+from amplifierd.sessions.recordings.stored_requests import StoredRequest, read_request, requests
+from amplifierd.store.file_store import FileStore
 
 SECRET = "sk-ant-api03-" + "A1b2C3d4" * 6
 

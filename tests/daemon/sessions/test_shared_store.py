@@ -14,7 +14,7 @@ from crashing_sessions import open_home as open_place
 
 from amplifierd.exceptions import SessionHeldError, SessionNotFoundError
 from amplifierd.home import Home
-from amplifierd.sessions.tree_events import is_delta
+from amplifierd.sessions.events.tree_events import is_delta
 
 READ = call("read_file", file_path="notes.md")
 

@@ -13,7 +13,7 @@ from waiting_tool import WaitingTool
 from amplifier_foundation.session import find_orphaned_tool_calls
 from amplifierd import open_home
 from amplifierd.home import Home
-from amplifierd.sessions.stoppable_calls import Patience
+from amplifierd.sessions.layers.stoppable_calls import Patience
 
 LOOPS = ("loop-basic", "loop-streaming", "loop-events")
 FOR_EVER = Patience(module_s=86_400, model_s=86_400, last_s=86_400)

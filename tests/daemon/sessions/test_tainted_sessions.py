@@ -6,7 +6,7 @@ import pytest
 from agents_at_work import Agent, call, open_home
 
 from amplifierd.home import Home
-from amplifierd.sessions.approval import DenyAll
+from amplifierd.sessions.questions.approval import DenyAll
 
 GUARD = {"module": "hooks-approval"}
 BASH = {"module": "tool-bash", "config": {"sandbox": "off"}}

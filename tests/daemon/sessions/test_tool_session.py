@@ -8,7 +8,7 @@ import pytest
 import amplifierd
 from amplifierd.exceptions import ExecutionError, SessionNotFoundError
 from amplifierd.home import Home
-from amplifierd.sessions.approval import ALLOW, Approval, ApprovalDecision
+from amplifierd.sessions.questions.approval import ALLOW, Approval, ApprovalDecision
 from amplifierd.sessions.tool_session import open_tools
 
 

@@ -8,7 +8,7 @@ from agents_at_work import Agent, Kind, call, open_home
 import amplifierd
 from amplifierd.exceptions import SessionStateError
 from amplifierd.home import Home
-from amplifierd.sessions.approval import AllowByRule
+from amplifierd.sessions.questions.approval import AllowByRule
 
 READ = call("read_file", file_path="notes.md")
 

@@ -8,8 +8,8 @@ import pytest
 import amplifier_core
 from amplifierd.exceptions import BudgetExhaustedError
 from amplifierd.limits import Limits
-from amplifierd.sessions.tree_budget import TreeBudget
-from amplifierd.sessions.usage import Usage
+from amplifierd.sessions.layers.tree_budget import TreeBudget
+from amplifierd.sessions.layers.usage import Usage
 
 
 class Clock:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amplifierd.session_store.cursor import Cursor
+from amplifierd.sessions.events.tree_events import Entry, Event, TreeEvents
 from amplifierd.sessions.secret_values import plain_data
-from amplifierd.sessions.tree_events import Entry, Event, TreeEvents
+from amplifierd.store.cursor import Cursor
 
 
 class Watcher:

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from amplifierd.daemon.event_hub import EventHub
-from amplifierd.daemon.event_watch import SessionWatch
-from amplifierd.daemon.published_event import EventFilter
-from amplifierd.daemon.stored_tree import StoredTree
 from amplifierd.paths import Paths
-from amplifierd.session_store.cursor import Cursor
-from amplifierd.session_store.file_store import FileStore
-from amplifierd.session_store.hold import Hold, Holder
-from amplifierd.session_store.protocol import NewSession, SessionStore
-from amplifierd.session_store.record import SessionRecord, now
-from amplifierd.sessions.tree_history import session_history
+from amplifierd.server.events.event_hub import EventHub
+from amplifierd.server.events.event_watch import SessionWatch
+from amplifierd.server.events.published_event import EventFilter
+from amplifierd.server.events.stored_tree import StoredTree
+from amplifierd.sessions.events.tree_history import session_history
+from amplifierd.store.cursor import Cursor
+from amplifierd.store.file_store import FileStore
+from amplifierd.store.hold import Hold, Holder
+from amplifierd.store.protocol import NewSession, SessionStore
+from amplifierd.store.record import SessionRecord, now
 
 ME = Holder.of_this_process("test")
 READS = 8

@@ -11,7 +11,7 @@ from waiting_tool import WaitingTool
 from amplifierd import open_home
 from amplifierd.exceptions import ExecutionInProgressError, HoldLostError, QueueFullError, SessionStateError
 from amplifierd.home import Home
-from amplifierd.sessions.tree_events import Event, is_delta
+from amplifierd.sessions.events.tree_events import Event, is_delta
 
 READ = call("read_file", file_path="notes.md")
 SLOW = {"latency_ms": 60_000}

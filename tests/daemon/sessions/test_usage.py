@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import amplifier_core
-from amplifierd.sessions.usage import Tokens, Usage
+from amplifierd.sessions.layers.usage import Tokens, Usage
 
 counts = st.integers(min_value=0, max_value=10**9)
 money = st.none() | st.decimals(min_value=0, max_value=1000, places=6)

@@ -10,8 +10,8 @@ from agents_at_work import Agent
 import amplifierd
 from amplifierd.exceptions import SessionStateError
 from amplifierd.home import Home
-from amplifierd.session_store.record import SessionRecord
 from amplifierd.sessions.working_place import Machine
+from amplifierd.store.record import SessionRecord
 
 
 def open_machine(folder: Path, **cluster: Any) -> Home:

@@ -12,9 +12,9 @@ from hurt_daemon import hurt_daemon
 from turn_bench import open_durable, open_local
 from worker_bench import MODULES, PATIENCE_S, WorkerBench
 
-from amplifierd.session_store.hold import Holder
-from amplifierd.session_store.postgres.store import PostgresStore
-from amplifierd.session_store.protocol import SessionStore
+from amplifierd.store.hold import Holder
+from amplifierd.store.postgres.store import PostgresStore
+from amplifierd.store.protocol import SessionStore
 from amplifierd.store_address import StoreAddress
 from amplifierd.turns.turn_queue import GO_ON
 

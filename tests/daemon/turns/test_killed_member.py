@@ -9,8 +9,8 @@ from hurt_daemon import hurt_daemon
 from turn_bench import open_durable
 from worker_bench import MODULES
 
-from amplifierd.live_sessions import TurnRequest
-from amplifierd.session_store.postgres.store import PostgresStore
+from amplifierd.store.postgres.store import PostgresStore
+from amplifierd.workers.live_sessions import TurnRequest
 
 
 async def test_begun_turns_are_interrupted_once_and_waiting_ones_run_elsewhere(

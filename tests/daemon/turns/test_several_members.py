@@ -21,16 +21,16 @@ from amplifierd.exceptions import (
     SessionHeldError,
     TurnDeadlineError,
 )
-from amplifierd.live_sessions import LiveEvent, SubmittedTurn, TurnRequest
 from amplifierd.paths import Paths
-from amplifierd.session_store.hold import Holder
-from amplifierd.session_store.postgres.store import PostgresStore
+from amplifierd.store.hold import Holder
+from amplifierd.store.postgres.store import PostgresStore
 from amplifierd.store_address import StoreAddress
 from amplifierd.turns.durable import jobs
 from amplifierd.turns.durable.job_schema import prepare
 from amplifierd.turns.durable.jobs import register_worker
 from amplifierd.turns.durable.turn_rows import CHANNEL, NewTurn, TurnRows, result_of
 from amplifierd.turns.turn_queue import TurnKey
+from amplifierd.workers.live_sessions import LiveEvent, SubmittedTurn, TurnRequest
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

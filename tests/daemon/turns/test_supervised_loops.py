@@ -9,8 +9,8 @@ from psycopg import sql
 from turn_bench import open_durable
 
 from amplifier_system.tasks import Supervisor
-from amplifierd.live_sessions import TurnRequest
-from amplifierd.session_store.postgres.store import PostgresStore
+from amplifierd.store.postgres.store import PostgresStore
+from amplifierd.workers.live_sessions import TurnRequest
 
 ADDRESS_AND_SCHEMA = "?schema="
 

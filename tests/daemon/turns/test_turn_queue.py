@@ -11,7 +11,7 @@ from amplifierd.exceptions import (
     QueueFullError,
     TurnDeadlineError,
 )
-from amplifierd.live_sessions import QueuedPrompts, TurnRequest
+from amplifierd.workers.live_sessions import QueuedPrompts, TurnRequest
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from worker_bench import PATIENCE_S, PROMPT, WorkerBench, until
 
-from amplifierd.live_sessions import LiveEvent, SubmittedTurn, TurnRequest
 from amplifierd.turns.durable.durable_turn_queue import DurableTurnQueue
 from amplifierd.turns.local_turn_queue import LocalTurnQueue
 from amplifierd.turns.turn_queue import TurnQueue
+from amplifierd.workers.live_sessions import LiveEvent, SubmittedTurn, TurnRequest
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from agents_at_work import call
 from worker_bench import PROMPT, WorkerBench, faulty, until
 
 from amplifierd.exceptions import ExecutionInProgressError, InvalidTurnError, SessionNotFoundError
-from amplifierd.live_sessions import TurnRequest
+from amplifierd.workers.live_sessions import TurnRequest
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

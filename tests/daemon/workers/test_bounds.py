@@ -11,8 +11,8 @@ import pytest_asyncio
 from worker_bench import PROMPT, WorkerBench, faulty, until
 
 from amplifierd.exceptions import NotReadyError
-from amplifierd.live_sessions import TurnRequest
 from amplifierd.workers.json_rpc import Peer
+from amplifierd.workers.live_sessions import TurnRequest
 from amplifierd.workers.outbox import MOST_BACKLOG, Outbox
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -8,7 +8,7 @@ import pytest
 from agents_at_work import call
 from worker_bench import PROMPT, WorkerBench, faulty, until
 
-from amplifierd.live_sessions import TurnRequest
+from amplifierd.workers.live_sessions import TurnRequest
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

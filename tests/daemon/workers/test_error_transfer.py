@@ -16,7 +16,7 @@ from amplifierd.exceptions import (
 )
 from amplifierd.issues import Issue
 from amplifierd.problems import PROBLEMS, problem_document
-from amplifierd.session_store.hold import Holder
+from amplifierd.store.hold import Holder
 from amplifierd.workers.json_rpc import KNOWN, described_error, error_of
 
 ERRORS = [

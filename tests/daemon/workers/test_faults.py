@@ -14,7 +14,7 @@ from worker_bench import MODULES, PROMPT, WorkerBench, faulty, is_alive, until
 
 from amplifier_core.exceptions import ModuleLoadError
 from amplifierd.exceptions import NotReadyError
-from amplifierd.live_sessions import TurnRequest
+from amplifierd.workers.live_sessions import TurnRequest
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -6,7 +6,7 @@ import os
 import pytest
 from worker_bench import WorkerBench
 
-from amplifierd.live_sessions import TurnRequest
+from amplifierd.workers.live_sessions import TurnRequest
 from amplifierd.workers.serving import NICENESS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -10,7 +10,7 @@ import pytest_asyncio
 from worker_bench import FAULTS, PROMPT, WorkerBench, faulty, until
 
 from amplifierd.exceptions import NotReadyError, SessionStateError
-from amplifierd.live_sessions import TurnRequest
+from amplifierd.workers.live_sessions import TurnRequest
 from amplifierd.workers.worker_pool import WorkerPool
 from amplifierd.workers.worker_process import WorkerProcess
 from amplifierd.workers.worker_start import describe_home

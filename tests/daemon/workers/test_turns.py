@@ -14,8 +14,8 @@ from amplifierd.exceptions import (
     NothingToSteerError,
     SessionNotFoundError,
 )
-from amplifierd.live_sessions import TurnRequest
-from amplifierd.sessions.client_turns import ClientTurn
+from amplifierd.sessions.layers.client_turns import ClientTurn
+from amplifierd.workers.live_sessions import TurnRequest
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

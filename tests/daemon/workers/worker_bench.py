@@ -12,7 +12,7 @@ from agents_at_work import Agent, call
 
 import amplifierd
 from amplifierd.home import Home
-from amplifierd.live_sessions import LiveEvent, SubmittedTurn, TurnRequest, WorkerState
+from amplifierd.workers.live_sessions import LiveEvent, SubmittedTurn, TurnRequest, WorkerState
 from amplifierd.workers.workers import Workers
 
 MODULES = Path(__file__).parents[2] / "stand_ins/worker_modules"

@@ -18,7 +18,7 @@ from interruptions import cancelled_everywhere
 
 from amplifier_foundation.exceptions import RefResolutionError
 from amplifier_foundation.sources import Limits, ProgressEvent, Sources
-from amplifier_foundation.sources.git_process import GitCloneTimeoutError, run_git
+from amplifier_foundation.sources.repositories.git_process import GitCloneTimeoutError, run_git
 
 _RESOLVE = """
 import asyncio, sys

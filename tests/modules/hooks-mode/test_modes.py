@@ -11,7 +11,7 @@ from amplifier_module_hooks_mode import ModeDiscovery, mount, parse_mode_file
 from amplifier_core import ModuleCoordinator
 from amplifier_core.testing import MockTool
 from amplifierd.home import Home
-from amplifierd.sessions.approval import Approval, Callback, DenyAll
+from amplifierd.sessions.questions.approval import Approval, Callback, DenyAll
 
 MODES = {"module": "hooks-mode"}
 TOOL = {"module": "tool-mode", "config": {"gate_policy": "auto"}}

@@ -16,11 +16,11 @@ from amplifier_core.exceptions import AmplifierError
 from amplifier_system.surroundings import chance
 from amplifier_system.tasks import beat
 from amplifierd.exceptions import NowhereToRunError, SessionHeldError, SessionNotFoundError
-from amplifierd.live_sessions import LiveSessions
-from amplifierd.session_store.postgres.store import PostgresStore
+from amplifierd.sessions.conversation.interrupted_turns import InterruptedTurn
 from amplifierd.sessions.home_sessions import Sessions
-from amplifierd.sessions.interrupted_turns import InterruptedTurn
+from amplifierd.store.postgres.store import PostgresStore
 from amplifierd.turns.turn_queue import Submit, follow, has_follow_up
+from amplifierd.workers.live_sessions import LiveSessions
 
 from .turn_placement import TurnPlacement
 from .turn_rows import TurnRow, TurnRows

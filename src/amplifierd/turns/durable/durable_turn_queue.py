@@ -17,10 +17,10 @@ from amplifierd.exceptions import (
     PromptRemovedError,
     StoreUnavailableError,
 )
-from amplifierd.live_sessions import LiveSessions, OnEvent, QueuedPrompts, SubmittedTurn, TurnRequest
-from amplifierd.session_store.postgres.store import PostgresStore
 from amplifierd.sessions.home_sessions import Sessions
+from amplifierd.store.postgres.store import PostgresStore
 from amplifierd.turns.turn_queue import TurnKey
+from amplifierd.workers.live_sessions import LiveSessions, OnEvent, QueuedPrompts, SubmittedTurn, TurnRequest
 from amplifierd.workers.recovery import unnumbered, unpublished_end
 
 from . import job_schema, jobs

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from amplifierd.cluster.member_choice import DAEMON, choose, eligible
-from amplifierd.session_store.hold import held
-from amplifierd.session_store.postgres.members import Member
-from amplifierd.session_store.postgres.store import PostgresStore
-from amplifierd.session_store.record import SessionRecord
+from amplifierd.store.hold import held
+from amplifierd.store.postgres.members import Member
+from amplifierd.store.postgres.store import PostgresStore
+from amplifierd.store.record import SessionRecord
 from amplifierd.workers.orphans import WORKER
 
 _DAEMONS = (WORKER, DAEMON)

@@ -11,13 +11,13 @@ from psycopg import AsyncConnection
 from psycopg.rows import class_row
 
 from amplifierd.exceptions import ExecutionInProgressError, IdempotencyConflictError, QueueFullError
-from amplifierd.live_sessions import TurnRequest
-from amplifierd.session_store.postgres.database import Database, Work
-from amplifierd.session_store.postgres.members import Channel, fenced
-from amplifierd.session_store.postgres.session_rows import json_text, parsed
-from amplifierd.sessions.client_turns import ClientTurn
+from amplifierd.sessions.layers.client_turns import ClientTurn
+from amplifierd.store.postgres.database import Database, Work
+from amplifierd.store.postgres.members import Channel, fenced
+from amplifierd.store.postgres.session_rows import json_text, parsed
 from amplifierd.turns.turn_queue import TurnKey
 from amplifierd.workers.json_rpc import described_error, error_of
+from amplifierd.workers.live_sessions import TurnRequest
 
 from . import jobs
 

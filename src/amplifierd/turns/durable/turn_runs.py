@@ -22,12 +22,12 @@ from amplifierd.exceptions import (
     SessionStateError,
     StoreUnavailableError,
 )
-from amplifierd.live_sessions import LiveSessions, OnEvent, TurnRequest
 from amplifierd.problems import REFUSALS, find_problem
-from amplifierd.session_store.protocol import SessionStore
-from amplifierd.session_store.record import SessionRecord
+from amplifierd.sessions.layers.uncounted_usage import TURN_DONE
 from amplifierd.sessions.prompt_queue import deadline_passed
-from amplifierd.sessions.uncounted_usage import TURN_DONE
+from amplifierd.store.protocol import SessionStore
+from amplifierd.store.record import SessionRecord
+from amplifierd.workers.live_sessions import LiveSessions, OnEvent, TurnRequest
 from amplifierd.workers.recovery import UNKNOWN, stored_outcome, unpublished_end
 
 from .turn_rows import TurnRow, TurnRows, error_text, refusal_text, request_of, result_of, result_text

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from fastapi import FastAPI
 from real_server import plan
 
-from amplifierd.daemon.callers import SCOPES, Scope
+from amplifierd.server.auth.callers import SCOPES, Scope
 
 API = "/api/v1"
 OFFLINE = "foundation/offline"

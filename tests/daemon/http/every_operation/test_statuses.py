@@ -18,8 +18,8 @@ from obstacles import SESSION, words_of
 from status_requests import common, particular
 from world import Answer, World
 
-from amplifierd.http.models import USUAL
-from amplifierd.http.session_paths import is_passed_on
+from amplifierd.server.http.models import USUAL
+from amplifierd.server.http.session_paths import is_passed_on
 
 S, MEMBER = SESSION, f"{API}/cluster/members/{{member_id}}"
 TESTS = Path(__file__).parents[3]

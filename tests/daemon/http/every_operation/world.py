@@ -18,8 +18,8 @@ from urllib.parse import urlencode, urlsplit
 from api_operations import PATHS, QUERIES, Operation, bodies
 from real_server import RealServer, plan
 
-from amplifierd.daemon.callers import Caller
-from amplifierd.session_store.hold import Holder
+from amplifierd.server.auth.callers import Caller
+from amplifierd.store.hold import Holder
 
 MODULES = Path(__file__).parents[3] / "stand_ins/worker_modules"
 T = TypeVar("T")

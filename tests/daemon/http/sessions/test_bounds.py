@@ -12,7 +12,7 @@ import pytest
 from real_server import RealServer, plan, real_server
 from session_requests import SLOW, WRITE, code, create, execute, submit, watch_until
 
-from amplifierd.daemon.subscriber import StreamLimits
+from amplifierd.server.events.subscriber import StreamLimits
 
 
 def test_a_turn_that_takes_too_long_is_ended(admin: httpx2.Client, work: Path) -> None:

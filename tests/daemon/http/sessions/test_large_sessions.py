@@ -14,10 +14,10 @@ import httpx2
 import pytest
 from real_server import RealServer, read_events
 
-from amplifierd.session_store.file_store import FileStore
-from amplifierd.session_store.hold import Holder
-from amplifierd.session_store.protocol import NewSession
-from amplifierd.session_store.record import SessionRecord, now
+from amplifierd.store.file_store import FileStore
+from amplifierd.store.hold import Holder
+from amplifierd.store.protocol import NewSession
+from amplifierd.store.record import SessionRecord, now
 
 MIB = 1 << 20
 SIZE = 12 * MIB

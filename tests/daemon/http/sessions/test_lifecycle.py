@@ -14,8 +14,8 @@ import pytest
 from real_server import RealServer, plan
 from session_requests import code, create, execute
 
-from amplifierd.session_store.file_store import FileStore
-from amplifierd.session_store.hold import Holder
+from amplifierd.store.file_store import FileStore
+from amplifierd.store.hold import Holder
 
 
 def test_a_session_is_created_and_runs_a_turn(admin: httpx2.Client, work: Path) -> None:

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from amplifierd.paths import Paths
-from amplifierd.session_store.postgres.store import PostgresStore
+from amplifierd.store.postgres.store import PostgresStore
 from amplifierd.store_address import StoreAddress
 
 OpenPostgres = Callable[..., PostgresStore]

@@ -14,9 +14,9 @@ from postgres_server import FAST
 from stored_sessions import event, message, new_session
 
 from amplifierd.exceptions import StoreUnavailableError
-from amplifierd.session_store.hold import Hold, Holder
-from amplifierd.session_store.postgres.local_server import LocalServer
-from amplifierd.session_store.postgres.store import PostgresStore
+from amplifierd.store.hold import Hold, Holder
+from amplifierd.store.postgres.local_server import LocalServer
+from amplifierd.store.postgres.store import PostgresStore
 
 ME = Holder.of_this_process("test")
 CUT = """

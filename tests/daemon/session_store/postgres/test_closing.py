@@ -10,11 +10,11 @@ import pytest
 from stored_sessions import event, new_session
 
 from amplifierd.exceptions import StoreUnavailableError
-from amplifierd.session_store.hold import Holder
-from amplifierd.session_store.postgres.store import PostgresStore
-from amplifierd.sessions.journal import Journal
+from amplifierd.sessions.events.journal import Journal
+from amplifierd.sessions.events.tree_events import TreeEvents
 from amplifierd.sessions.secret_values import SecretValues
-from amplifierd.sessions.tree_events import TreeEvents
+from amplifierd.store.hold import Holder
+from amplifierd.store.postgres.store import PostgresStore
 
 ME = Holder.of_this_process("test")
 

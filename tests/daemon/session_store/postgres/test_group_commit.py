@@ -11,8 +11,8 @@ import pytest
 from stored_sessions import event, new_session
 
 from amplifierd.exceptions import HoldLostError, StoreFullError
-from amplifierd.session_store.hold import Holder
-from amplifierd.session_store.postgres.store import PostgresStore
+from amplifierd.store.hold import Holder
+from amplifierd.store.postgres.store import PostgresStore
 
 OpenPostgres = Callable[..., PostgresStore]
 ME = Holder.of_this_process("test")

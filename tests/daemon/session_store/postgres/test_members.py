@@ -12,10 +12,10 @@ import pytest
 from stored_sessions import event, message, new_session
 
 from amplifierd.exceptions import HoldLostError, MemberFencedError, SessionHeldError
-from amplifierd.session_store.hold import Holder
-from amplifierd.session_store.postgres.database import MOST_CONNECTIONS
-from amplifierd.session_store.postgres.store import PostgresStore
-from amplifierd.session_store.protocol import SessionQuery
+from amplifierd.store.hold import Holder
+from amplifierd.store.postgres.database import MOST_CONNECTIONS
+from amplifierd.store.postgres.store import PostgresStore
+from amplifierd.store.protocol import SessionQuery
 
 ME = Holder.of_this_process("test")
 ELSEWHERE = Holder(pid=4711, started=1.0, boot_id="another", host="another-machine", kind="daemon")

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import psycopg
 from stored_sessions import event, message, new_session
 
-from amplifierd.session_store.hold import Holder
-from amplifierd.session_store.postgres.store import PostgresStore
-from amplifierd.session_store.protocol import Place, SessionQuery
+from amplifierd.store.hold import Holder
+from amplifierd.store.postgres.store import PostgresStore
+from amplifierd.store.protocol import Place, SessionQuery
 
 NASTY = [
     "'; DROP TABLE sessions; --",

@@ -10,10 +10,10 @@ import pytest
 from stored_sessions import event, message, new_session
 
 from amplifierd.exceptions import FormatUnsupportedError
-from amplifierd.session_store.hold import Holder
-from amplifierd.session_store.postgres.schema import FORMAT_VERSION
-from amplifierd.session_store.postgres.store import PostgresStore
-from amplifierd.session_store.protocol import SessionQuery
+from amplifierd.store.hold import Holder
+from amplifierd.store.postgres.schema import FORMAT_VERSION
+from amplifierd.store.postgres.store import PostgresStore
+from amplifierd.store.protocol import SessionQuery
 
 OpenPostgres = Callable[..., PostgresStore]
 ME = Holder.of_this_process("test")

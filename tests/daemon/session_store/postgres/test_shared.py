@@ -9,8 +9,8 @@ import psycopg
 import pytest
 from stored_sessions import message, new_session
 
-from amplifierd.session_store.hold import Holder
-from amplifierd.session_store.postgres.store import PostgresStore
+from amplifierd.store.hold import Holder
+from amplifierd.store.postgres.store import PostgresStore
 
 OpenPostgres = Callable[..., PostgresStore]
 ELSEWHERE = Holder(pid=4711, started=1.0, boot_id="another", host="another-machine", kind="test")

@@ -19,8 +19,8 @@ from stored_sessions import event, message, new_session
 
 from amplifier_system.surroundings import Surroundings
 from amplifierd.exceptions import HoldLostError, SessionExistsError, SessionHeldError
-from amplifierd.session_store.hold import Hold, Holder
-from amplifierd.session_store.postgres.store import PostgresStore
+from amplifierd.store.hold import Hold, Holder
+from amplifierd.store.postgres.store import PostgresStore
 
 OpenPostgres = Callable[..., PostgresStore]
 

@@ -1,0 +1,1 @@
+"""`amplifier session …`, a file for each group of commands."""

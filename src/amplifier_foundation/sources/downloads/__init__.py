@@ -1,0 +1,1 @@
+"""Addresses as sources."""

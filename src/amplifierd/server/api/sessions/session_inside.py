@@ -1,0 +1,191 @@
+"""Inside a session: its plan, what is mounted in it, and what was sent to models, with where each part came from."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import Path
+from pydantic import Field
+
+from amplifierd.plans.conversion import Form
+from amplifierd.server.auth.callers import Caller
+from amplifierd.server.daemon import Daemon
+from amplifierd.server.http.dependencies import Reader, Runner, TheDaemon
+from amplifierd.server.http.models import LOADING, Answer, Page, PageLimit, PageOffset, SessionId, paged
+from amplifierd.server.http.routers import api_router
+from amplifierd.workers.live_sessions import Part
+
+router = api_router("/sessions/{session_id}", tags=["sessions"])
+
+
+class ModulePage(Page):
+    modules: list[dict[str, Any]]
+
+
+class ToolPage(Page):
+    tools: list[dict[str, Any]]
+
+
+class HookPage(Page):
+    hooks: list[dict[str, Any]]
+
+
+class CapabilityPage(Page):
+    capabilities: list[dict[str, Any]]
+
+
+class AgentPage(Page):
+    agents: list[dict[str, Any]]
+
+
+class RoleModel(Answer):
+    """The model that serves a role, and the candidates before it, with the reason why each does not."""
+
+    role: str
+    description: str
+    provider: str | None
+    model: str | None
+    is_served: bool
+    position: int | None = Field(description="which candidate of the matrix it is, the first is 1")
+    passed: list[dict[str, Any]]
+
+
+class AgentModel(Answer):
+    agent: str
+    model_role: list[str]
+    provider: str | None
+    model: str | None
+    reason: str = Field(description="who decided: agent, agent role …, or parent")
+
+
+class RoutingReport(Answer):
+    """What a session's models really are."""
+
+    matrix: str | None
+    source: str | None
+    default: dict[str, str | None]
+    roles: list[RoleModel]
+    agents: list[AgentModel]
+
+
+class RequestSummary(Answer):
+    request_id: str
+    number: int
+    turn: int
+    provider: str
+    model: str | None
+    tokens: int
+    parts: int
+    message_id: str | None = Field(description="the message of the conversation that answered it")
+    response: dict[str, Any] | None
+
+
+class RequestPage(Page):
+    requests: list[RequestSummary]
+
+
+@router.get("/mount-plan")
+async def get_plan(
+    daemon: TheDaemon, caller: Reader, session_id: SessionId, form: Form | None = None
+) -> dict[str, Any]:
+    """Show the plan that a session runs with, as it is stored or in another form, without keys."""
+    await daemon.access.get(caller, session_id)
+    plan = await daemon.home.sessions.reader.plan(session_id)
+    return plan if form is None else await asyncio.to_thread(daemon.home.plans.convert, plan, form)
+
+
+@router.get("/config")
+async def get_config(daemon: TheDaemon, caller: Reader, session_id: SessionId) -> dict[str, Any]:
+    """Show the stored plan of a session."""
+    return await get_plan(daemon, caller, session_id)
+
+
+@router.get("/modules", responses=LOADING)
+async def list_modules(
+    daemon: TheDaemon, caller: Runner, session_id: SessionId, limit: PageLimit = 100, offset: PageOffset = 0
+) -> ModulePage:
+    """List the modules of a session with where they are mounted and whether they loaded; loads it if necessary."""
+    return ModulePage(**await _inspected(daemon, caller, session_id, "modules", limit, offset))
+
+
+@router.get("/tools", responses=LOADING)
+async def list_tools(
+    daemon: TheDaemon, caller: Runner, session_id: SessionId, limit: PageLimit = 100, offset: PageOffset = 0
+) -> ToolPage:
+    """List the tools that a session offers to the model; loads it if necessary."""
+    return ToolPage(**await _inspected(daemon, caller, session_id, "tools", limit, offset))
+
+
+@router.get("/hooks", responses=LOADING)
+async def list_hooks(
+    daemon: TheDaemon, caller: Runner, session_id: SessionId, limit: PageLimit = 100, offset: PageOffset = 0
+) -> HookPage:
+    """List which hooks listen to which events of a session; loads it if necessary."""
+    return HookPage(**await _inspected(daemon, caller, session_id, "hooks", limit, offset))
+
+
+@router.get("/capabilities", responses=LOADING)
+async def list_capabilities(
+    daemon: TheDaemon, caller: Runner, session_id: SessionId, limit: PageLimit = 100, offset: PageOffset = 0
+) -> CapabilityPage:
+    """List the capabilities of a session; loads it if necessary."""
+    return CapabilityPage(**await _inspected(daemon, caller, session_id, "capabilities", limit, offset))
+
+
+@router.get("/agents", responses=LOADING)
+async def list_agents(
+    daemon: TheDaemon, caller: Runner, session_id: SessionId, limit: PageLimit = 100, offset: PageOffset = 0
+) -> AgentPage:
+    """List the agents a session can delegate to; loads it if necessary."""
+    return AgentPage(**await _inspected(daemon, caller, session_id, "agents", limit, offset))
+
+
+@router.get("/routing", responses=LOADING)
+async def get_routing(daemon: TheDaemon, caller: Runner, session_id: SessionId) -> RoutingReport:
+    """Show which model serves which role and agent of a session, and why; loads it if necessary."""
+    await daemon.access.get(caller, session_id)
+    (report,) = await daemon.live.inspect(session_id, "routing")
+    return RoutingReport(**report)
+
+
+@router.get("/requests")
+async def list_requests(
+    daemon: TheDaemon, caller: Reader, session_id: SessionId, limit: PageLimit = 100, offset: PageOffset = 0
+) -> RequestPage:
+    """List what was sent to models, request by request."""
+    await daemon.access.get(caller, session_id)
+    found, facts = paged(await daemon.home.sessions.reader.requests(session_id), limit, offset)
+    requests = [
+        RequestSummary(
+            request_id=request.request_id,
+            number=request.number,
+            turn=request.turn,
+            provider=request.provider,
+            model=request.model,
+            tokens=request.tokens,
+            parts=len(request.parts),
+            message_id=request.message_id,
+            response=dict(request.response.facts) if request.response else None,
+        )
+        for request in found
+    ]
+    return RequestPage(requests=requests, **facts)
+
+
+@router.get("/requests/{request_id}")
+async def get_request(
+    daemon: TheDaemon, caller: Reader, session_id: SessionId, request_id: Annotated[str, Path(max_length=200)]
+) -> dict[str, Any]:
+    """Show one request to a model: every part with its text and where it came from, the tools, the response."""
+    await daemon.access.get(caller, session_id)
+    request = await daemon.home.sessions.reader.request(session_id, request_id)
+    return request.to_json()
+
+
+async def _inspected(
+    daemon: Daemon, caller: Caller, session_id: str, part: Part, limit: int, offset: int
+) -> dict[str, Any]:
+    await daemon.access.get(caller, session_id)
+    found, facts = paged(await daemon.live.inspect(session_id, part), limit, offset)
+    return {part: found, **facts}

@@ -1,0 +1,1 @@
+"""Who may do what: tokens, logins and access to sessions."""

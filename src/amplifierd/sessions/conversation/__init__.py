@@ -1,0 +1,1 @@
+"""The messages of a session, kept and made whole."""

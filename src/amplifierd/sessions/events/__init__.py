@@ -1,0 +1,1 @@
+"""The events of a session and of its tree."""

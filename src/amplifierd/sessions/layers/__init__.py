@@ -1,0 +1,1 @@
+"""What stands around the calls of an orchestrator."""

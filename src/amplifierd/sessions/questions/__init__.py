@@ -1,0 +1,1 @@
+"""Questions that a session asks, and who answers them."""

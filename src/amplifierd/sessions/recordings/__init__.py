@@ -1,0 +1,1 @@
+"""Sessions as files that travel, and runs that are repeated."""
