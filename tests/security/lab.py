@@ -36,6 +36,7 @@ _MORE = "shows more"
 _QUESTION = re.compile(rf"\[y\]es|Trust this folder\?|Agree\?|{_MORE}")
 _WAITS = (">", "?", "]", ":")
 _MOST_QUESTIONS = 60
+_SILENCES = 6
 HOSTS = {
     "attacker.example": "11.22.33.44",
     "other.example": "11.22.33.45",
@@ -244,15 +245,18 @@ class Lab:
 def _waits(terminal: Any, evidence: Evidence, shown: pyte.Stream) -> bool:
     """Read the rest of a question; False if it is one that was answered and is only drawn again."""
     screen = shown.listener
-    for _ in range(20):
+    limit, silent = time.monotonic() + _PATIENCE_S, 0
+    while time.monotonic() < limit and silent < _SILENCES:
         found = terminal.expect([r".+", pexpect.TIMEOUT, pexpect.EOF], timeout=0.15)
         if found == 0:
             evidence.raw += terminal.after
             shown.feed(terminal.after)
+            silent = 0
             continue
         line = screen.display[screen.cursor.y].rstrip()
-        if found == 2 or line.endswith(_WAITS) or not line:
+        if found == 2 or line.endswith(_WAITS):
             return line.endswith(_WAITS)
+        silent += not line  # on a busy machine the prompt comes a while after its question
     return False
 
 
