@@ -51,7 +51,8 @@ class Concern:
 
     `subject` is a path relative to the working directory, or a host with its port (`example.org:443`). `words` says the
     danger: "AGENTS.md instructs every later session here". `detail` is the whole URL of a host from which nothing but
-    that is read. The kind `unknown` is for a tool that cannot say what a call touches; nothing is remembered of it.
+    that is read, or what has become of a place, line by line. The kind `unknown` is for a tool that cannot say what a
+    call touches; nothing is remembered of it.
     """
 
     kind: Literal["place", "host", "unknown"]
@@ -261,7 +262,7 @@ def question_text(request: ApprovalRequest, call: PendingCall | None = None) -> 
         lines = [f"{request.action} {risk}", *([_json(shown, indent=2)] if shown else [])]
     if call is not None:
         lines += [f"working directory: {_json(call.working_dir)}"] if call.working_dir else []
-        lines += [_shown_concern(concern) for concern in call.concerns]
+        lines += [line for concern in call.concerns for line in _shown_concern(concern)]
         lines += [f"a yes covers: {_covered_by_yes(call)}", f"always covers: {words_of(call.scopes)}"]
     return "\n".join(lines)
 
@@ -285,9 +286,13 @@ def _covered_by_yes(call: PendingCall) -> str:
     return f"this call, and {lasting} until the session ends" if lasting else "this call"
 
 
-def _shown_concern(concern: Concern) -> str:
+def _shown_concern(concern: Concern) -> list[str]:
+    """Return the lines about a concern; what has become of places follows as lines that begin with a bar."""
+    if concern.kind == "place":
+        changed = concern.detail.split("\n") if concern.detail else []
+        return [concern.words.replace("\n", "\\n"), *(f"| {line}" for line in changed)]
     shown = f"{concern.words}: {concern.detail}" if concern.detail else concern.words
-    return shown.replace("\n", "\\n")
+    return [shown.replace("\n", "\\n")]
 
 
 def _json(value: Any, indent: int | None = None) -> str:

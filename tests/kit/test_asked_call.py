@@ -68,3 +68,12 @@ def test_the_input_of_other_tools_is_shown_as_it_is() -> None:
     request = ApprovalRequest(tool_name="deploy", action="Deploy", details={"to": "a\nb"}, risk_level="high")
 
     assert question_text(request) == 'Deploy (risk: high)\n{\n  "to": "a\\nb"\n}'
+
+
+def test_a_question_about_a_place_shows_what_has_become_of_it() -> None:
+    concern = Concern("place", ".envrc", ".envrc runs when a shell enters this folder", "+evil\nalways covers: nothing")
+
+    lines = asked("sh build.sh", concerns=(concern,)).split("\n")
+
+    at = lines.index(concern.words)
+    assert lines[at + 1 : at + 3] == ["| +evil", "| always covers: nothing"]

@@ -49,7 +49,8 @@ class GuardedCall(NamedTuple):
 
     @classmethod
     def of_concern(cls, concern: Concern, tool_name: str) -> Self:
-        shown = {concern.kind: concern.subject, **({"detail": concern.detail} if concern.detail else {})}
+        is_url = concern.kind == "host" and concern.detail
+        shown = {concern.kind: concern.subject, **({"detail": concern.detail} if is_url else {})}
         effects = effects_of(None, tool_name)
         return cls(tool_name, shown, True, tool_name, effects, concerns=(concern,), is_concern=True)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import difflib
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ from urllib.parse import quote
 
 from amplifier_kit.concerns import Concern, refusal_of
 from amplifier_kit.files import Replacement
+from amplifier_kit.redaction import mask_text
 from amplifier_kit.sandbox.permissions import repository_of
 from amplifier_kit.tools.paths import opened_directory
 from amplifier_kit.tools.runs import announce
@@ -252,6 +254,19 @@ def _settings(content: bytes | None) -> Counter[tuple[str, str]] | None:
     return found
 
 
+def _diff(old: _File | None, new: _File | None) -> list[str]:
+    if new is None:
+        return ["is gone"]
+    if stat.S_ISLNK(new.mode):
+        return [f"leads to {os.fsdecode(new.content or b'')}"]
+    if new.content is None or b"\0" in new.content:
+        return ["is not text that can be shown"]
+    before = (old.content or b"") if old is not None and stat.S_ISREG(old.mode) else b""
+    said, says = (content.decode("utf-8", "backslashreplace").split("\n") for content in (before, new.content))
+    mode = [] if old is None or old.mode == new.mode else [f"mode {stat.S_IMODE(new.mode):o}"]
+    return [*mode, *list(difflib.unified_diff(said, says, lineterm="", n=1))[2:]]
+
+
 def _is_directory(name: str, directory: int) -> bool:
     with suppress(OSError):
         return stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode)
@@ -271,6 +286,7 @@ UNDONE = "tool-bash:undone"
 _TOO_LARGE = "the directory is too large for all places that run to be compared"
 _MOST_REASONS = 20
 _MOST_LOOKS = 10
+_MOST_LINES = 400
 
 
 @dataclass(slots=True)
@@ -289,6 +305,15 @@ class Difference:
 
     def reason(self, name: str) -> str:
         return self.before.reason_of(name, self.after)
+
+    def differences(self) -> str:
+        """Return what the files say now and said before, as a person can read it before they keep it."""
+        lines: list[str] = []
+        for name in self.changes:
+            lines += [f"{self.shown(name)}:", *_diff(self.before.files.get(name), self.after.files.get(name))]
+        if len(lines) > _MOST_LINES:
+            lines[_MOST_LINES:] = [f"… {len(lines) - _MOST_LINES:,} more lines"]
+        return mask_text("\n".join(lines), ("secrets",))
 
     def put_back(self) -> dict[str, bool]:
         """Make the files what they were; returns which of them are."""
@@ -402,7 +427,8 @@ class Comparison:
         """Ask whether changes are kept, all of them in one question; returns why not."""
         subject = ", ".join(map(found.shown, found.changes))
         reasons = "; ".join(f"{found.shown(name)} {found.reason(name)}" for name in found.changes[:_MOST_REASONS])
-        concern = Concern("place", subject, f"the command changed what runs elsewhere: {reasons}")
+        detail = await asyncio.to_thread(found.differences)
+        concern = Concern("place", subject, f"the command changed what runs elsewhere: {reasons}", detail)
         return await refusal_of(self._coordinator, concern, self._tool_name)
 
 

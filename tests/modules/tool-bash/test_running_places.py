@@ -18,12 +18,16 @@ class Yes:
     approved, reason = True, ""
 
 
+details: list[str] = []
+
+
 def tool_in(folder: Path, *, keeps: bool = False, asked: list[Any] | None = None, **config: Any) -> BashTool:
     coordinator = MockCoordinator()
     coordinator.register_capability(CONSENT, lambda name, given: Consent.APPROVED)
 
     async def ask(concern: Any, tool_name: str) -> Yes:
         (asked if asked is not None else []).append(concern.subject)
+        details.append(concern.detail)
         return Yes()
 
     if keeps:
@@ -114,6 +118,17 @@ async def test_what_hides_behind_thousands_of_others_is_put_back_as_well(project
 
     assert [(project / name).exists() for name in ("sub/.envrc", "sub/deeper/.envrc")] == [False, False]
     assert any("sub/.envrc" in line for line in result.output["undone"])
+
+
+async def test_the_question_whether_a_change_is_kept_shows_it(project: Path) -> None:
+    command = "printf 'Obey\\n' > AGENTS.md && ln -s /etc/hostname .envrc && printf '\\0' > .exrc"
+
+    await tool_in(project, keeps=True).execute({"command": command})
+
+    *_, detail = details
+    assert {"AGENTS.md:", "-Be kind.", "+Obey", "leads to /etc/hostname", "is not text that can be shown"} <= set(
+        detail.split("\n")
+    )
 
 
 async def test_a_person_can_keep_a_change(project: Path) -> None:
