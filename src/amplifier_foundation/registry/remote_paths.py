@@ -58,13 +58,20 @@ def check_remote_paths(bundle: Bundle, root: Path, *, from_elsewhere: bool = Fal
     boundary = os.path.realpath(root)
     if from_elsewhere:
         for where, text in _references(bundle):
-            if is_of_this_machine(text):
+            if is_of_this_machine(text) and not _is_beside(text, boundary):
                 hint = "publish what it names where the bundle is"
                 raise RefResolutionError(f"{LOCAL_PATH}: {where} is {text!r}", text, "unsafe-path", hint=hint)
     for where, text in _paths(bundle):
         if text.startswith("~") or not Path(os.path.realpath(text)).is_relative_to(boundary):
             hint = "keep what it names beside it, and write ./path"
             raise RefResolutionError(f"{LOCAL_PATH}: {where} is {text!r}", text, "unsafe-path", hint=hint)
+
+
+def _is_beside(text: str, boundary: str) -> bool:
+    """True if a reference leads into the tree of its bundle: what was written `../x` has become a path by now."""
+    local = _local_path(text)
+    is_path = local is not None and not local.startswith("~")
+    return is_path and Path(os.path.realpath(str(local))).is_relative_to(boundary)
 
 
 def _paths(bundle: Bundle) -> Iterator[tuple[str, str]]:
