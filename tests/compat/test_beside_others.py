@@ -246,6 +246,30 @@ def test_one_command_that_does_not_name_our_parts_is_noticed_and_what_is_said_me
     environment.imports("import small_app")
 
 
+def test_a_command_and_a_daemon_of_our_names_are_named(
+    environment: Environment, checkout: Path, tmp_path: Path
+) -> None:
+    links = tmp_path / "links"
+    links.mkdir()
+    scripts = b"[console_scripts]\namplifier = other_command:main\n[amplifierd.plugins]\nchat = other_command\n"
+    more = {"other_command-1.0.dist-info/entry_points.txt": scripts}
+    write_wheel(links, "other_command", "1.0", ["amplifier-core>=2"], "def main(): print('other')\n", more)
+    write_wheel(
+        links, "amplifierd", "0.1.0", ["amplifier-core"], more={"amplifierd/app.py": b"def create_app(): ...\n"}
+    )
+    environment.install(*SOURCES["wheel"](checkout))
+    ours = (environment.python, "-m", "amplifier_cli", "--home", str(environment.folder / "home"))
+
+    environment.install("--find-links", str(links), "other-command")
+
+    assert environment.amplifier("--version").stdout == "other\n"
+    doctor = environment.run(*ours, "doctor")
+    assert "other_command 1.0 has a command amplifier too" in doctor.stdout
+    environment.install("--find-links", str(links), "amplifierd")
+    stopped = environment.run(*ours, "doctor")
+    assert "amplifierd 0.1.0 replaced files of Amplifier" in stopped.stderr + stopped.stdout
+
+
 def test_a_requirement_that_ours_does_not_meet_is_named_and_what_is_said_mends_it(
     environment: Environment, checkout: Path, index: Index
 ) -> None:
