@@ -264,7 +264,8 @@ def lost_with(session_id: str) -> Iterator[None]:
 def _cannot_start(error: Exception) -> SessionStartError:
     """Return what to say of a session whose modules do not come up."""
     said = error.message if isinstance(error, AmplifierError) else str(error)
-    return SessionStartError(f"the session cannot be started: {said}", hint=_BROKEN)
+    hint = "" if "\n  fix: " in said else _BROKEN
+    return SessionStartError(f"the session cannot be started: {said}", hint=hint)
 
 
 AGREE = "Agree? It is remembered in config/agreements.yaml"

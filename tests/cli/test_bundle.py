@@ -86,6 +86,7 @@ def test_a_bundle_is_checked_as_a_whole_or_as_a_part(say: Say, amplifier: Any) -
     assert say("bundle", "validate", "./bundle.md").code == 0
     incomplete = say("bundle", "validate", "./behaviors/todo.yaml")
     assert (incomplete.code, "no session section" in incomplete.out) == (1, True)
+    assert "sessions give it what it lacks" in incomplete.out
     assert say("bundle", "validate", "./behaviors/todo.yaml", "--part").code == 0
     assert json.loads(say("bundle", "validate", "./behaviors/todo.yaml", "--json").out)["valid"] is False
     assert say("bundle", "validate", "./broken.yaml", "--part").code == 0
@@ -195,6 +196,16 @@ def test_what_a_plan_has_from_where_is_explained(say: Say, amplifier: Any) -> No
     assert f"from lone ({amplifier.work / 'lone.md'}:4)" in tool.out
     assert (unknown.code, "amplifier plan show --bundle ./lone.md" in unknown.err) == (2, True)
     assert "from lone" in say("bundle", "show", "./lone.md").out
+
+
+def test_what_is_doubtful_about_a_bundle_is_shown(say: Say, amplifier: Any) -> None:
+    head = "bundle: {name: doubtful}\ntoolz: []\nagents: {include: [nobody]}\n"
+    write_files(amplifier.work, {"doubtful.md": f"---\n{head}---\nRead @doubtful:nothing.md\n"})
+
+    shown = say("bundle", "show", "./doubtful.md").out.replace("\n", " ")
+
+    for words in ("did you mean 'tools'?", "agent 'nobody' has no file", "'@doubtful:nothing.md' leads to nothing"):
+        assert words in shown
 
 
 NOISY = """\

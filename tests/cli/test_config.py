@@ -111,4 +111,4 @@ def test_every_key_is_read_by_something() -> None:
         if isinstance(node, ast.Attribute) and ast.unparse(node.value).endswith("values")
     }
 
-    assert AppConfig.model_fields.keys() - read == {"profile", "bundle"}  # `source` reads these by name
+    assert AppConfig.model_fields.keys() - read == {"bundle"}  # `source` reads it by name

@@ -200,6 +200,9 @@ def validate(
         verdict = "is valid" if result.valid else "is not valid"
         count = f"{counted(len(result.errors), 'error')}, {counted(len(result.warnings), 'warning')}"
         write(f"{bundle} {verdict}: {count}")
+        if not result.valid and not part and validator.validate(found).valid:
+            hint = "sessions give it what it lacks, as amplifier bundle show says; --part checks it without that"
+            write(styled(f"note: {hint}", "dim"))
         return result.valid
 
     if not in_home(ctx, work, offline=offline or None):

@@ -215,6 +215,11 @@ class Bundle:
         """The includes that failed when the bundle was loaded, in words."""
         return self._left_out
 
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What is wrong with the bundle though it can be used: misspelled sections, and files that are not there."""
+        return (*self._remarks, *sorted(self._reported_gaps))
+
     def layers(self) -> tuple[provenance.Layer, ...]:
         """Return what this bundle is composed of: of every file, the part that it says."""
         return self._get_layers(_prefixed_context(self))

@@ -104,7 +104,7 @@ class Composition:
             found.append(f"{', '.join(self.given)}: from the profile {self.base_profile}")
         found += [f"{refusal}: only files of the home's config can loosen a guard" for refusal in self.refusals]
         found += [f"{module_id} is left out: the terminal and the page show it" for module_id in self.shown_here]
-        return [*found, *self.replaced]
+        return [*found, *self.replaced, *self.bundle.doubts]
 
     def explain(self, key: str) -> dict[str, Any]:
         """Say where a value of the plan comes from: `{value, origin{profile, file, line}, overrode[]}`.
