@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 _SHORT_S = 0.001
-_SHORT_ALONE_S = 0.02
+_SHORT_ALONE_S = 0.05
 _COMPANY_S = 0.1
 """For how long after its last piece of work a user of something counts as being at work."""
 
@@ -78,23 +78,26 @@ class ShortWork:
 
     async def run(self, work: Callable[[Stop], T], user: object = None) -> T:
         """Do the work as `in_thread` does, or at once."""
-        if not self.is_short(user):
-            self._kept_s = 0.0
-            return await in_thread(lambda stop: self._timed(work, user, stop))
-        result = self._timed(work, user, _NEVER)
+        took_s = 0.0
+
+        def timed(stop: Stop) -> T:
+            nonlocal took_s
+            begun_s = self._clock()
+            try:
+                return work(stop)
+            finally:
+                took_s = self._clock() - begun_s
+
+        is_short = self.is_short(user)
+        try:
+            result = timed(_NEVER) if is_short else await in_thread(timed)
+        finally:  # on the event loop, where it is read
+            self._last.append((user, took_s, self._clock()))
+        self._kept_s = self._kept_s + took_s if is_short else 0.0
         if self._kept_s > _SHORT_S:
             self._kept_s = 0.0
             await asyncio.sleep(0)
         return result
-
-    def _timed(self, work: Callable[[Stop], T], user: object, stop: Stop) -> T:
-        begun_s = self._clock()
-        try:
-            return work(stop)
-        finally:
-            ended_s = self._clock()
-            self._kept_s += ended_s - begun_s
-            self._last.append((user, ended_s - begun_s, ended_s))
 
 
 async def detached(name: str, work: Callable[[], T]) -> T:

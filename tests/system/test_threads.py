@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from contextvars import ContextVar
+from itertools import count
 
 import pytest
 
@@ -235,3 +236,20 @@ async def test_much_short_work_lets_others_have_their_turn() -> None:
     task.cancel()
 
     assert turns - before >= 9
+
+
+async def test_threads_that_end_while_others_ask_whether_work_is_short_disturb_no_one() -> None:
+    slow, before = count(), sys.getswitchinterval()
+    short = ShortWork(looks_back=500, clock=lambda: float(next(slow)))
+
+    async def work() -> None:
+        for _ in range(500):
+            await short.run(lambda stop: None)
+
+    sys.setswitchinterval(1e-6)
+    try:
+        await asyncio.gather(*(work() for _ in range(4)))
+    finally:
+        sys.setswitchinterval(before)
+
+    assert not short.is_short()
