@@ -159,7 +159,7 @@ def confirm(question: str, *, force: bool) -> None:
     if not sys.stdin.isatty():
         raise UsageError(f"{question} There is no terminal to ask on", hint="add --force to skip the question")
     with interruptible():
-        typer.confirm(question, abort=True)
+        typer.confirm(visible.visible_exactly(question), abort=True)
 
 
 @contextmanager

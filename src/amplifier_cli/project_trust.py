@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from amplifier_system.visible import visible
+from amplifier_system.visible import visible_exactly
 from amplifierd.paths import Paths
 from amplifierd.trust import Trust
 
@@ -48,10 +48,10 @@ def _is_trusted_now(config: ResolvedConfig, trust: Trust) -> bool:
     if was_trusted:
         say(f"{place} has changed since you trusted it. What sessions load from it can choose which code runs here:")
         for difference in trust.differences(place):
-            say(visible(difference))
+            say(visible_exactly(difference))
     else:
         names = ", ".join(str(file.relative_to(config.files.folder)) for file in config.ignored)
-        say(f"{place} has settings of its own: {names}. They can choose which code runs here.")
+        say(visible_exactly(f"{place} has settings of its own: {names}. They can choose which code runs here."))
     with interruptible():
         is_yes = typer.confirm("Trust this folder?", err=True)
     if is_yes:

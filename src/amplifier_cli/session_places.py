@@ -194,7 +194,8 @@ def agreed_directory(directory: Path | str, paths: Paths, *, daemon: bool | None
         raise UsageError(f"no session of a daemon works in {directory}: {reason}", hint=hint)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(f"no unattended session works in {directory}: {reason}", hint=hint)
-    say(f"{directory} is not the directory of a project: {reason}. You are asked about each write there, --yes or not.")
+    place = visible_exactly(str(directory))
+    say(f"{place} is not the directory of a project: {reason}. You are asked about each write there, --yes or not.")
     with interruptible():
         typer.confirm("Work here?", abort=True, err=True)
     return True

@@ -148,7 +148,8 @@ def test_the_question_names_overlays_and_commands_too(overlaid: Any) -> None:
 
 def test_a_folder_that_changed_since_it_was_trusted_asks_again_and_shows_the_difference(project: Any) -> None:
     project("config", "trust")
-    (project.work / ".amplifier/settings.yaml").write_text("profile: foundation/offline\nshow_thinking: true\n")
+    settings = "profile: foundation/offline\nshow_thinking: true\n# joined\u200dhere\n"
+    (project.work / ".amplifier/settings.yaml").write_text(settings)
 
     unasked = project("run", "--profile", "offline", "read notes.md")
     assert "has changed since you trusted it, so its settings have no effect" in unasked.stderr
@@ -157,6 +158,7 @@ def test_a_folder_that_changed_since_it_was_trusted_asks_again_and_shows_the_dif
     terminal = Terminal(project, "run", "read notes.md")
     terminal.expect("-show_thinking: false")
     terminal.expect("+show_thinking: true")
+    terminal.expect("joined\\u200dhere")
     terminal.expect("Trust this folder?")
     terminal.type("y")
     terminal.expect("buy milk")
