@@ -17,6 +17,7 @@ from amplifierd.exceptions import AgreementNeededError, SessionHeldError
 from amplifierd.home import Home
 from amplifierd.paths import Paths
 from amplifierd.server.run_file import find_running
+from amplifierd.sessions.modes import choose_mode, modes_of
 from amplifierd.sessions.questions.approval import Approver
 from amplifierd.sessions.session import SessionOpening
 from amplifierd.sessions.working_place import unfit_working_dir
@@ -373,6 +374,12 @@ class LocalSession:
 
     async def change_agent(self, **wanted: Any) -> None:
         await self._once_agreed(lambda: self._sessions.change_agent(self.session_id, **wanted))
+
+    async def modes(self) -> dict[str, Any]:
+        return modes_of(await self._session.load())
+
+    async def choose_mode(self, name: str | None) -> dict[str, Any]:
+        return await choose_mode(await self._session.load(), name)
 
     async def compact(self) -> Compaction:
         return await self._once_agreed(self._session.compact)

@@ -152,3 +152,24 @@ def chat(amplifier: Any, script: list[Any], *arguments: str, guarded: bool = Fal
     terminal = Terminal(amplifier, "chat", "--plan", plan, *arguments)
     terminal.expect(">")
     return terminal
+
+
+def test_modes_are_listed_entered_with_a_prompt_and_left(anywhere: Any) -> None:
+    file = Path(plan_file(anywhere.work, [when("Look", WRITE), "Looked.", "Free."]))
+    plan = json.loads(file.read_text())
+    file.write_text(json.dumps({**plan, "hooks": [{"module": "hooks-mode"}]}))
+    terminal = Terminal(anywhere, "chat", "--plan", str(file))
+    terminal.expect(">")
+    terminal.type("/modes")
+    terminal.expect("careful")
+    terminal.type("/mode explor")
+    terminal.expect("there is no mode 'explor'")
+    terminal.type("/mode explore Look around")
+    terminal.expect("the mode explore is on")
+    terminal.expect("Looked.")
+    terminal.type("/mode off")
+    terminal.expect("no mode is on")
+    terminal.press(CTRL_D)
+
+    assert terminal.end() == 0
+    assert not (anywhere.work / "made.txt").exists()

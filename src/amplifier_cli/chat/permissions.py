@@ -1,4 +1,4 @@
-"""What the agent of a chat may do without asking: its level, what was answered with "always", and plans to accept."""
+"""What the agent of a chat may do: its permission level, its mode, what was answered with "always", plans to accept."""
 
 from __future__ import annotations
 
@@ -72,6 +72,60 @@ async def _revoke(chat: Chat, number: str) -> None:
     one = remembered[int(number) - 1]
     await chat.session.revoke_approval(one.approval_id)
     chat.page.line(f"  asked about again: {one.scope.tool}: {one.scope.words}")
+
+
+async def show_modes(chat: Chat, arguments: str) -> None:
+    """Do what `/modes` does."""
+    found = await chat.session.modes()
+    if not found["modes"]:
+        chat.page.line("  this session has no modes: hooks-mode is not in its profile")
+        return
+    for source in dict.fromkeys(mode["source"] for mode in found["modes"]):
+        chat.page.line(styled(f"  {source}", "dim"))
+        for mode in (mode for mode in found["modes"] if mode["source"] == source):
+            if not mode["advertised"] and arguments != "--all":
+                continue
+            mark = ">" if mode["name"] == found["active_mode"] else " "
+            hidden = "" if mode["advertised"] else " (hidden from the model)"
+            chat.page.line(f"  {mark} {mode['name']:<12} {shortened(mode['description'], _WIDE)}{hidden}")
+
+
+async def choose_mode(chat: Chat, arguments: str) -> None:
+    """Do what `/mode` does."""
+    name, _, rest = arguments.partition(" ")
+    text = rest.strip()
+    if not name:
+        active = (await chat.session.modes())["active_mode"]
+        chat.page.line(f"  the mode {active} is on" if active else "  no mode is on; /modes lists them")
+        return
+    if name == "off" or (text == "off"):
+        await chat.session.choose_mode(None)
+        chat.page.line("  no mode is on")
+        return
+    if name == "info":
+        await _explain_mode(chat, text)
+        return
+    found = await chat.session.choose_mode(name)
+    policy = found["policy"]
+    chat.page.line(f"  the mode {found['active_mode']} is on: {policy['description']}")
+    for missing, near in policy["unknown_tools"].items():
+        nearest = f", did you mean {near}?" if near else ""
+        chat.page.line(styled(f"  it lists {missing}, which this session does not have{nearest}", "yellow"))
+    if text and text != "on":
+        chat.submit(text)
+
+
+async def _explain_mode(chat: Chat, name: str) -> None:
+    found = await chat.session.modes()
+    mode = next((each for each in found["modes"] if name in (each["name"], each["shortcut"])), None)
+    if mode is None:
+        hint = did_you_mean(name, [each["name"] for each in found["modes"]]) or "/modes lists them"
+        raise UsageError(f"there is no mode {name!r}", hint=hint)
+    chat.page.line(f"  {mode['name']} ({mode['source']}): {mode['description']}")
+    if mode["name"] == found["active_mode"]:
+        for key in ("safe_tools", "warn_tools", "confirm_tools", "block_tools"):
+            chat.page.line(f"  {key.partition('_')[0]:<8} {', '.join(found['policy'][key]) or 'none'}")
+        chat.page.line(f"  others   {found['policy']['default_action']}")
 
 
 class PlanReview:

@@ -21,7 +21,7 @@ from amplifier_system.processes import ProcessTree, reading
 from amplifierd.sessions.turn_result import TurnResult
 from amplifierd.store.protocol import Message
 
-from .permissions import LEVEL_WORDS, show_permissions
+from .permissions import LEVEL_WORDS, choose_mode, show_modes, show_permissions
 
 if TYPE_CHECKING:
     from .conversation import Chat
@@ -336,6 +336,8 @@ COMMANDS: dict[str, SlashCommand] = {
     "status": SlashCommand(_status, "show the session, agent and model"),
     "tools": SlashCommand(_tools, "list the agent's tools"),
     "agents": SlashCommand(_agents, "list the agents it can delegate to"),
+    "modes": SlashCommand(show_modes, "list the modes", "[--all]"),
+    "mode": SlashCommand(choose_mode, "show or enter a mode, perhaps with a prompt", "[NAME [TEXT] | info NAME | off]"),
     "permissions": SlashCommand(
         show_permissions,
         "show or choose what it may do without asking; take back an always",

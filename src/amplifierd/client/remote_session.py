@@ -247,6 +247,14 @@ class RemoteSession:
         """Go on with another `provider`, `model`, `effort` or `max_iterations`; a running turn is waited for."""
         self._note(await self.client.post(f"{self.path}/change-agent", wanted))
 
+    async def modes(self) -> dict[str, Any]:
+        """The mode that is on, and those that there are."""
+        return await self.client.get(f"{self.path}/mode")
+
+    async def choose_mode(self, name: str | None) -> dict[str, Any]:
+        """Enter a mode, or leave the one that is on."""
+        return await self.client.post(f"{self.path}/mode", {"name": name})
+
     async def compact(self) -> Compaction:
         """Leave older parts of the conversation out of what the model sees; the session keeps all of them."""
         return Compaction.from_json(await self.client.post(f"{self.path}/compact"))

@@ -9,6 +9,7 @@ from amplifier_core import ModuleCoordinator
 from amplifier_core.mount_plan import MountPlan
 from amplifier_core.utils import json_safe
 from amplifier_core.utils.tool_schema import tool_schema
+from amplifierd.sessions.modes import modes_of
 from amplifierd.sessions.routing import routing_of
 from amplifierd.sessions.session import Session
 
@@ -66,6 +67,10 @@ async def _routing(session: Session, plan: Plan) -> Listed:
     return [json_safe(await routing_of(_coordinator(session)))]
 
 
+def _mode(session: Session, plan: Plan) -> Listed:
+    return [json_safe(modes_of(_coordinator(session)))]
+
+
 INSPECTIONS: Mapping[Part, Callable[[Session, Plan], Listed | Awaitable[Listed]]] = {
     "modules": _modules,
     "tools": _tools,
@@ -73,6 +78,7 @@ INSPECTIONS: Mapping[Part, Callable[[Session, Plan], Listed | Awaitable[Listed]]
     "capabilities": _capabilities,
     "agents": _agents,
     "routing": _routing,
+    "mode": _mode,
 }
 
 

@@ -24,7 +24,7 @@ from amplifierd.store.cursor import Cursor
 from amplifierd.store.protocol import Message
 from amplifierd.store.record import Activity, SessionRecord, SessionState
 
-Part = Literal["modules", "tools", "hooks", "capabilities", "agents", "routing"]
+Part = Literal["modules", "tools", "hooks", "capabilities", "agents", "routing", "mode"]
 """What can be looked at in a live session."""
 
 
@@ -188,6 +188,14 @@ class LiveSessions(Protocol):
 
     async def inspect(self, session_id: str, part: Part) -> list[dict[str, Any]]:
         """Load the session if need be, and list one kind of what is mounted in it."""
+        ...
+
+    async def choose_mode(self, session_id: str, name: str | None) -> dict[str, Any]:
+        """Load the session if need be, and enter a mode, or leave the one that is on.
+
+        Raises:
+            SessionStateError: the session has no modes, none of that name, or one that cannot work in it.
+        """
         ...
 
     async def compact(self, session_id: str) -> Compaction:

@@ -22,6 +22,7 @@ from amplifierd.paths import Paths
 from amplifierd.sessions.events.tree_events import Event
 from amplifierd.sessions.layers.client_turns import ClientTurn
 from amplifierd.sessions.layers.uncounted_usage import TURN_DONE
+from amplifierd.sessions.modes import choose_mode
 from amplifierd.sessions.questions.approval import Approval, ApprovalDecision, DenyAll, LeaveOpen, Remember
 from amplifierd.sessions.session import Session, SubmittedPrompt
 from amplifierd.sessions.working_place import unfit_working_dir
@@ -76,6 +77,7 @@ class WorkerMethods:
             "approvals": self.approvals,
             "resolve_approval": self.resolve_approval,
             "inspect": self.inspect,
+            "choose_mode": self.choose_mode,
             "compact": self.compact,
             "perform": self.perform,
             "replay": self.replay,
@@ -292,6 +294,10 @@ class WorkerMethods:
         plan = await self._home.sessions.runtime.store.read_plan(session_id)
         found: list[dict[str, Any]] = await settle(INSPECTIONS[part](session, plan))
         return found
+
+    async def choose_mode(self, session_id: str, name: str | None) -> dict[str, Any]:
+        """Enter a mode, or leave the one that is on."""
+        return await choose_mode(await self._session(session_id).load(), name)
 
     async def compact(self, session_id: str) -> dict[str, Any]:
         """Leave older parts of a conversation out of what the model sees."""

@@ -287,6 +287,11 @@ class Workers:
         answer: list[dict[str, Any]] = await self._ask(placed, "inspect", part=part)
         return answer
 
+    async def choose_mode(self, session_id: str, name: str | None) -> dict[str, Any]:
+        placed = await self._loaded(session_id)
+        answer: dict[str, Any] = await self._ask(placed, "choose_mode", name=name)
+        return answer
+
     async def compact(self, session_id: str) -> Compaction:
         placed = await self._loaded(session_id)
         return Compaction.from_json(await placed.worker.call("compact", session_id=session_id))

@@ -210,5 +210,6 @@ def bodies() -> Mapping[str, dict[str, Any]]:
         f"POST {_SESSION}/clone": {},
         f"POST {_SESSION}/fork": {},
         f"POST {_SESSION}/undo": {"turn": 1},
+        f"POST {_SESSION}/mode": {"name": None},
         f"POST {_SESSION}/replay": {},
     }

@@ -22,6 +22,7 @@ LOADING = _of_session(
     *("POST /execute", "POST /execute/stream", "POST /steer", "DELETE /queue/{position}"),
     *("POST /resume", "POST /approvals/{request_id}", "POST /compact", "POST /change-agent"),
     *("GET /modules", "GET /tools", "GET /hooks", "GET /capabilities", "GET /agents"),
+    *("GET /routing", "GET /mode", "POST /mode"),
 )
 """Operations that load the modules of a session, in whatever state it is."""
 
@@ -44,7 +45,7 @@ OBSTACLES: Mapping[str, Sequence[str]] = {
     ),
     "session-state-conflict": (
         *_of_session("POST /execute", "POST /execute/stream", "POST /start", "PATCH ", "POST /change-profile"),
-        *_of_session("POST /change-agent", "GET /changes", "POST /undo"),
+        *_of_session("POST /change-agent", "GET /changes", "POST /undo", "POST /mode"),
         *(f"POST {API}/sessions", f"POST {TRASHED}/restore"),
     ),
     "session-already-exists": (f"POST {API}/sessions", f"POST {TRASHED}/restore"),

@@ -56,6 +56,7 @@ TEXTS = {
         "trusted_proxies",
     ),
     *("auth.tokens", "security.allowed_hosts", "security.allowed_origins", "include", "render", "request_id"),
+    "routing.matrix",
 }
 """Parameters that are only compared or kept."""
 

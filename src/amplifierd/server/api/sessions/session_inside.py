@@ -12,7 +12,7 @@ from amplifierd.plans.conversion import Form
 from amplifierd.server.auth.callers import Caller
 from amplifierd.server.daemon import Daemon
 from amplifierd.server.http.dependencies import Reader, Runner, TheDaemon
-from amplifierd.server.http.models import LOADING, Answer, Page, PageLimit, PageOffset, SessionId, paged
+from amplifierd.server.http.models import LOADING, Answer, Body, Page, PageLimit, PageOffset, SessionId, paged
 from amplifierd.server.http.routers import api_router
 from amplifierd.workers.live_sessions import Part
 
@@ -67,6 +67,37 @@ class RoutingReport(Answer):
     default: dict[str, str | None]
     roles: list[RoleModel]
     agents: list[AgentModel]
+
+
+class ModeChoice(Body):
+    name: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(description="null leaves the mode")
+
+
+class ListedMode(Answer):
+    name: str
+    description: str
+    source: str
+    shortcut: str | None
+    advertised: bool
+
+
+class ModePolicy(Answer):
+    """What the mode that is on allows; `unknown_tools` are only in its lists, each with the nearest name."""
+
+    description: str
+    default_action: str
+    safe_tools: list[str]
+    warn_tools: list[str]
+    confirm_tools: list[str]
+    block_tools: list[str]
+    permissions: str | None
+    unknown_tools: dict[str, str | None]
+
+
+class Modes(Answer):
+    active_mode: str | None
+    modes: list[ListedMode]
+    policy: ModePolicy | None = None
 
 
 class RequestSummary(Answer):
@@ -147,6 +178,21 @@ async def get_routing(daemon: TheDaemon, caller: Runner, session_id: SessionId) 
     await daemon.access.get(caller, session_id)
     (report,) = await daemon.live.inspect(session_id, "routing")
     return RoutingReport(**report)
+
+
+@router.get("/mode", responses=LOADING)
+async def get_mode(daemon: TheDaemon, caller: Runner, session_id: SessionId) -> Modes:
+    """Show the mode of a session, what it allows, and the modes that there are; loads the session if necessary."""
+    await daemon.access.get(caller, session_id)
+    (found,) = await daemon.live.inspect(session_id, "mode")
+    return Modes(**found)
+
+
+@router.post("/mode", responses=LOADING)
+async def choose_mode(daemon: TheDaemon, caller: Runner, session_id: SessionId, body: ModeChoice) -> Modes:
+    """Enter a mode, or leave the one that is on; loads the session if necessary."""
+    await daemon.access.get(caller, session_id)
+    return Modes(**await daemon.live.choose_mode(session_id, body.name))
 
 
 @router.get("/requests")
