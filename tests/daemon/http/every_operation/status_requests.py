@@ -123,7 +123,9 @@ def of_states(world: World) -> Iterator[Request]:
     yield f"POST {S}/approvals/{{request_id}}", answered
     remembered = world.awaited(lambda: world.get(f"/sessions/{asking}/permissions")["remembered"])
     yield f"DELETE {S}/permissions/{{approval_id}}", at(asking, approval_id=remembered[0]["approval_id"])
-    yield f"POST {S}/mode", at(world.session(), body={"name": "none"})
+    modeless = world.session()
+    yield f"POST {S}/mode", at(modeless)
+    yield f"POST {S}/mode", at(modeless, body={"name": "none"})
     used_up = world.session("One.", asked={"limits": {"turns": 1}})
     for _ in range(2):
         yield f"POST {S}/execute", at(used_up)

@@ -14,7 +14,16 @@ from world import Answer, World
 NAMES = {
     *PATHS,
     *("session_id", "parent_session_id", "session", "identifier", "new_name", "profile_name", "profile", "path"),
-    *("before.profile_id", "after.profile_id", "bundle_name", "collection", "default_profile", "owner", "extends"),
+    *(
+        "before.profile_id",
+        "after.profile_id",
+        "bundle_name",
+        "collection",
+        "default_profile",
+        "base_profile",
+        "owner",
+        "extends",
+    ),
 }
 """Parameters that name a thing of the daemon, or a place below one of its directories."""
 
