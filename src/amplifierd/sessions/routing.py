@@ -8,6 +8,7 @@ from typing import Any
 
 from amplifier_core.boundary import Boundary, settle
 from amplifier_core.mount_plan import MountPlan
+from amplifier_core.packages import provider_name
 from amplifier_foundation.spawn_utils import apply_provider_preferences_with_resolution
 from amplifier_kit.loops.announcements import by_preference
 from amplifier_system.model_choice import MODEL_ROLE_RESOLVER, ModelChoice, choose_model, roles_in
@@ -98,7 +99,7 @@ async def _used(coordinator: Any, choice: ModelChoice, default: Mapping[str, Any
         return {"provider": default["provider"], "model": default["model"]}
     entries = [*MountPlan(changed).entries(section="providers")]
     first = min(entries, key=lambda entry: _priority(entry.config.get("priority")))
-    named = first.instance_id or first.spec.get("id") or first.module_id.removeprefix("provider-")
+    named = first.instance_id or first.spec.get("id") or provider_name(first.module_id)
     return {"provider": named, "model": first.config.get("default_model")}
 
 
@@ -111,7 +112,7 @@ def _model_of(coordinator: Any, name: str, provider: Any) -> str | None:
     if isinstance(model, str):
         return model
     for entry in MountPlan(coordinator.config).entries(section="providers"):
-        if name in (entry.instance_id, entry.spec.get("id"), entry.module_id.removeprefix("provider-")):
+        if name in (entry.instance_id, entry.spec.get("id"), provider_name(entry.module_id)):
             configured = entry.config.get("default_model")
             return configured if isinstance(configured, str) else None
     return None
