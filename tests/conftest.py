@@ -111,12 +111,12 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture(scope="session")
-def postgres_server(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> str:
+def postgres_server(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The address, without a database, of the PostgreSQL server that the whole run shares; started when needed."""
     from postgres_server import shared_server  # its packages are loaded where they are used
 
     base = tmp_path_factory.getbasetemp()
-    is_alone = worker_id == "master" and pytestconfig.option.processes == 1
+    is_alone = pytestconfig.option.processes == 1
     return shared_server(base if is_alone else base.parent, os.getpid() if is_alone else os.getppid())
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-_NOT_ASKED_FOR = ("anyio", "cacheprovider", "hypothesispytest", "schemathesis", "xdist")
+_NOT_ASKED_FOR = ("anyio", "cacheprovider", "hypothesispytest", "schemathesis")
 
 
 def options(temporary: Path) -> list[str]:
