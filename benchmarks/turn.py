@@ -48,6 +48,11 @@ MOST_MICROSECONDS = {0: 60}  # of a turn without tool calls
 MOST_GROWTH = 1.5  # of a call's cost late in a turn over its cost early in it
 MOST_SLOWDOWN = 1.2  # of registering and unregistering a handler among a hundred over doing it alone
 CROWD = 100
+MOST_FOR_A_MODULE = 5  # µs that a module adds to a tool call that it does not care about
+MODULES = (
+    *("hooks-todo-reminder", "hooks-todo-display", "hooks-status-context", "hooks-streaming-ui"),
+    *("hooks-session-naming", "hooks-routing", "hooks-deprecation"),
+)
 
 Turn = Callable[[], Awaitable[None]]
 
@@ -203,6 +208,7 @@ def compare(loops: list[str], *, effort: Effort, check: bool) -> int:
             for hooks in HOOKS:
                 report.add(f"{loop}, {hooks} hooks", rows(report, children, loop, hooks, effort))
     report.add("registering and unregistering a handler", registration_rows(effort))
+    report.add("a tool call that a module does not care about", module_rows(effort))
     return report.finish(check=check)
 
 
@@ -254,6 +260,45 @@ def registration_seconds(present: int, priority: int, times: int = 2000) -> floa
     for _ in range(times):
         hooks.register("tool:pre", ignore, priority, "newcomer")()
     return (time.process_time() - started_s) / times
+
+
+def module_rows(effort: Effort) -> Iterator[Row]:
+    """Yield what each module adds to the events of a tool call that is none of its business."""
+    for module_id in MODULES:
+        samples = [asyncio.run(added_seconds(module_id)) * 1e6 for _ in range(effort.rounds)]
+        figure = Figure([max(sample, 0.0) for sample in samples])
+        yield Row(module_id, "µs", {"ours": figure}, [Target("ours", figure.best, MOST_FOR_A_MODULE, " µs")])
+
+
+async def added_seconds(module_id: str, times: int = 2000) -> float:
+    """Return the CPU time that a module adds to `tool:pre` and `tool:post` of one call, beside another handler."""
+    sys.path.append(str(REPOSITORY / "modules" / module_id))
+    package = importlib.import_module(f"amplifier_module_{module_id.replace('-', '_')}")
+    call = {
+        "tool_name": "look",
+        "tool_call_id": "c",
+        "tool_input": {"place": 1},
+        "result": {"success": True, "output": 1},
+    }
+    spent: list[float] = []
+    for is_mounted in (False, True):
+        coordinator = ModuleCoordinator(display_system=Silent())
+        for event in ("tool:pre", "tool:post"):
+            coordinator.hooks.register(event, ignore, 0, "observer")
+        if is_mounted:
+            await package.mount(coordinator, {})
+        started_s = time.process_time()
+        for _ in range(times):
+            await coordinator.hooks.emit("tool:pre", call)
+            await coordinator.hooks.emit("tool:post", call)
+        spent.append((time.process_time() - started_s) / times)
+    return spent[1] - spent[0]
+
+
+class Silent:
+    """The display of a host that shows nothing."""
+
+    def show_message(self, message: str, level: str, source: str = "hook") -> None: ...
 
 
 async def ignore(event: str, data: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from amplifierd import open_home
 PROFILE = """\
 ---
 profile: {name: guarded, version: 1.0.0, schema_version: 2, extends: foundation/coding}
-exclude: {providers: all, tools: [tool-task]}
+exclude: {providers: all, tools: [tool-delegate]}
 providers:
 - {module: provider-mock}
 ---

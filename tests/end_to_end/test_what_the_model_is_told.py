@@ -67,7 +67,7 @@ class Vendor:
     def agents(self, number: int = -1) -> str:
         """Return how the request describes the tool that delegates."""
         tools = [tool.get("function", tool) for tool in self.requests[number]["tools"]]
-        return next((tool["description"] for tool in tools if tool["name"] == "task"), "")
+        return next((tool["description"] for tool in tools if tool["name"] in ("task", "delegate")), "")
 
 
 def _without_cache_marks(message: Any) -> str:

@@ -75,7 +75,7 @@ def test_a_behaviour_runs_on_top_of_the_profile_and_says_so(home: Home, tmp_path
     made = compose(home, tmp_path / "b", body="", profile="foundation/coding", tools=[{"module": "tool-mcp"}])
 
     assert made.is_behaviour
-    assert {"tool-bash", "tool-task", "tool-mcp"} <= {each["module"] for each in made.plan["tools"]}
+    assert {"tool-bash", "tool-delegate", "tool-mcp"} <= {each["module"] for each in made.plan["tools"]}
     assert "explorer" in made.plan["agents"]
     assert "runs on top of the profile foundation/coding" in made.remarks[0]["message"]
     assert made.explain("instruction")["origin"]["profile"] == "foundation/coding"

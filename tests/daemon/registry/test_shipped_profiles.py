@@ -70,12 +70,12 @@ def test_every_profile_descends_from_the_common_parent(shipped: Any, name: str, 
         (
             "coding",
             "loop-streaming context-simple provider-anthropic provider-openai tool-filesystem tool-search tool-todo "
-            "tool-web tool-bash tool-task hooks-redaction hooks-approval",
+            "tool-web tool-bash tool-delegate hooks-redaction hooks-approval hooks-routing",
         ),
         (
             "research",
             "loop-streaming context-simple provider-anthropic provider-openai "
-            "tool-filesystem tool-search tool-todo tool-web tool-task hooks-redaction hooks-approval",
+            "tool-filesystem tool-search tool-todo tool-web tool-delegate hooks-redaction hooks-approval",
         ),
     ],
 )
@@ -109,7 +109,7 @@ def test_an_agent_has_a_file_under_its_own_name(shipped: Any, name: str) -> None
 def test_a_profile_that_can_delegate_has_agents_and_the_others_have_none(shipped: Any, name: str) -> None:
     sections = shipped.merged(name).sections
 
-    assert bool(sections.get("agents")) == ("tool-task" in modules(sections))
+    assert bool(sections.get("agents")) == ("tool-delegate" in modules(sections))
 
 
 def test_every_agent_is_used_and_says_when_to_hand_it_a_task(shipped: Any) -> None:
