@@ -36,6 +36,7 @@ Permissions = Annotated[
     PermissionLevel | None,
     typer.Option("--permissions", help="What the agent may do without asking; plan: nothing is written or executed."),
 ]
+Full = Annotated[bool, typer.Option("--full", help="Show the whole conversation, not just its last exchange.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Approve everything the agent asks for.")]
 Daemon = Annotated[
     bool | None,

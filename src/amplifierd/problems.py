@@ -37,6 +37,8 @@ _KEY = "store another key: amplifier provider add {provider}; then try it: ampli
 _NETWORK = "check the network and base_url, then try it: amplifier provider test {provider}"
 _ANOTHER = "try again later, or continue with another provider: amplifier run --resume last -p NAME"
 _MODELS = "see which models there are: amplifier provider models {provider}"
+_BROKE_OFF = "send the prompt again; if it happens often, check the network and proxies to base_url"
+_TOO_LONG = "leave older parts out with /compact in a chat, ask for less, or start a new session"
 _NO_PROVIDER = "store a key: amplifier provider add anthropic; without one: amplifier run --profile offline"
 
 INTERNAL = Problem(500, "internal-error")
@@ -46,14 +48,14 @@ PROBLEMS: Mapping[type[BaseException], Problem] = {
     llm_errors.RateLimitError: Problem(429, "rate-limit", retryable=True, hint="wait a little, then try again"),
     llm_errors.AccessDeniedError: Problem(502, "provider-access-denied", hint=_ANOTHER),
     llm_errors.AuthenticationError: Problem(502, "provider-auth", hint=_KEY),
-    llm_errors.ContextLengthError: Problem(413, "context-too-large", hint="ask for less, or start a new session"),
+    llm_errors.ContextLengthError: Problem(413, "context-too-large", hint=_TOO_LONG),
     llm_errors.ContentFilterError: Problem(422, "content-filtered"),
     llm_errors.InvalidRequestError: Problem(400, "invalid-request"),
     llm_errors.NetworkError: Problem(503, "network-error", retryable=True, hint=_NETWORK),
     llm_errors.ProviderUnavailableError: Problem(503, "provider-unavailable", retryable=True, hint=_ANOTHER),
     llm_errors.LLMTimeoutError: Problem(504, "provider-timeout", retryable=True, hint=_NETWORK),
     llm_errors.NotFoundError: Problem(502, "provider-not-found", hint=_MODELS),
-    llm_errors.StreamError: Problem(502, "stream-error", retryable=True),
+    llm_errors.StreamError: Problem(502, "stream-error", retryable=True, hint=_BROKE_OFF),
     llm_errors.AbortError: Problem(499, "aborted"),
     llm_errors.InvalidToolCallError: Problem(502, "invalid-tool-call"),
     llm_errors.ConfigurationError: Problem(500, "configuration-error"),

@@ -324,3 +324,19 @@ def test_a_prompt_can_be_written_in_an_editor_that_reads_lines(amplifier: Any) -
     terminal.expect("I heard: quince")
     terminal.type("/quit")
     assert terminal.end() == 0
+
+
+def test_what_goes_on_shows_where_it_was_left(anywhere: Any) -> None:
+    plan = plan_file(anywhere.work, [{"text": "You asked: {{last_user}}", "repeat": True}])
+    assert anywhere("run", "--plan", plan, "Which fruit is golden?").returncode == 0
+    assert anywhere("run", "--resume", "last", "And which is brown?").returncode == 0
+
+    for arguments, is_whole in ((["continue"], False), (["session", "resume", "last", "--full"], True)):
+        terminal = Terminal(anywhere, *arguments)
+        shown = terminal.expect("You asked: And which is brown?")
+        assert "Which fruit is golden? · 2 turns" in shown
+        assert "> And which is brown?" in shown
+        assert ("You asked: Which fruit is golden?" in shown) is is_whole
+        terminal.expect(">")
+        terminal.press(CTRL_D)
+        assert terminal.end() == 0

@@ -24,7 +24,7 @@ from amplifier_cli.failures import error_lines
 from amplifier_cli.resumption import Opening, begun
 from amplifier_cli.session_names import agent_of, short_id
 from amplifier_cli.session_places import SessionPlace, lost_with
-from amplifier_cli.terminal.render import counted, notify, styled
+from amplifier_cli.terminal.render import ago, counted, message_text, notify, styled
 from amplifier_cli.turn_view import Details, Event, TurnView, summary
 from amplifier_core.exceptions import AmplifierError
 from amplifier_foundation.io import parse_frontmatter
@@ -63,6 +63,7 @@ class Chat:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._watching: asyncio.Future[Any] | None = None
         self._questions = Questions(self._put)
+        self.is_recalled_whole = False
         self._hits = 0
         self._typed: list[str] = []  # steering and queued prompts that the agent has not got yet, in their order
         self._unheard: list[str] = []
@@ -98,6 +99,7 @@ class Chat:
             self.page.line(
                 styled(f"{agent_of(self.session.record)}; /help lists the commands, Ctrl-D ends the chat", "dim")
             )
+            await self._recall()
             ticking = start_task(self._tick())
             try:
                 await self._read()
@@ -177,6 +179,27 @@ class Chat:
     def _keep(self, task: asyncio.Task[Any]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def _recall(self) -> None:
+        """Show the last exchange of a session that goes on, or with `is_recalled_whole` all of them."""
+        record = self.session.record
+        if not record.turn_count:
+            return
+        called = record.name or record.first_prompt or self.short_id
+        used = f"{counted(record.turn_count, 'turn')} · {ago(record.last_activity_at)}"
+        self.page.line(styled(f"{called} · {used}\n", "dim"))
+        messages = await self.session.messages()
+        last = max((message.get("turn") or 0 for message in messages), default=0)
+        for message in messages:
+            text = message_text(message.get("content")).strip()
+            if not text or (not self.is_recalled_whole and message.get("turn") != last):
+                continue
+            if message.get("role") == "user":
+                self.page.line(f"{styled('> ', 'bold')}{text}")
+            elif message.get("role") == "assistant":
+                self.page.answer(text)
+                if (message.get("metadata") or {}).get("partial"):
+                    self.page.line(styled("  it was stopped here", "yellow"))
 
     async def _tick(self) -> None:
         """Show that time passes while the agent works."""

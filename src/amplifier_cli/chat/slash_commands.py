@@ -18,6 +18,7 @@ from amplifier_cli.session_names import TAINTED, short_id
 from amplifier_cli.terminal.render import columns, counted, message_text, money, shortened, styled
 from amplifier_cli.turn_view import cost_words
 from amplifier_system.processes import ProcessTree, reading
+from amplifier_system.visible import visible_line
 from amplifierd.sessions.turn_result import TurnResult
 from amplifierd.store.protocol import Message
 
@@ -284,7 +285,9 @@ async def _undo(chat: Chat, arguments: str) -> None:
     if result is not None and not result.done:
         names = ", ".join(result.foreign)
         raise UsageError(f"changed by someone else since: {names}", hint="/undo --force restores these too")
-    chat.page.line(f"  turn {turn} is undone, {counted(len(result.restored) if result else 0, 'file')} restored")
+    restored = result.restored if result else ()
+    names = f": {', '.join(map(visible_line, restored))}" if restored else ""
+    chat.page.line(f"  turn {turn} is undone, {counted(len(restored), 'file')} restored{names}")
 
 
 async def _diff(chat: Chat, arguments: str) -> None:

@@ -55,14 +55,19 @@ def continue_chat(
     flags: Mapping[str, Any] | None = None,
     yes: bool = False,
     daemon: bool | None = None,
+    full: bool = False,
 ) -> ExitCode:
-    """Talk in a stored session: the one that is meant, else the last one of this directory."""
+    """Talk in a stored session: the one that is meant, else the last one of this directory.
+
+    Its last exchange is shown, or with `full` the whole conversation.
+    """
     config = _config(ctx, {})
 
     def find_stored(home: Home) -> SessionRecord:
         return find_session(home, typed) if typed else last_session(home, Path.cwd())
 
     async def open_stored(chat: Chat) -> AttendedSession:
+        chat.is_recalled_whole = full
         return await resumed(chat.home, chat.place, find_stored(chat.home), chat.approver, flags)
 
     return _talk(ctx, config, lambda home: find_stored(home).working_dir, open_stored, yes=yes, daemon=daemon)

@@ -10,6 +10,7 @@ from amplifier_cli.command_group import examples, single_command
 from amplifier_cli.options import (
     Daemon,
     Effort,
+    Full,
     MaxCost,
     MaxIterations,
     Model,
@@ -38,8 +39,9 @@ def continue_(
     permissions: Permissions = None,
     yes: Yes = False,
     daemon: Daemon = None,
+    full: Full = False,
 ) -> None:
-    """Continue the last session of the current directory.
+    """Continue the last session of the current directory, and show its last exchange.
 
     If it was cut off by a crash, it is repaired first: the agent is told which tool calls have an unknown outcome, and
     none of them is run again.
@@ -48,4 +50,4 @@ def continue_(
 
     flags: dict[str, Any] = {"profile": profile, "provider": provider, "model": model, "effort": effort}
     flags |= {"max_iterations": max_iterations, "max_cost": max_cost, "permissions": permissions}
-    raise typer.Exit(continue_chat(ctx, None, flags=flags, yes=yes, daemon=daemon))
+    raise typer.Exit(continue_chat(ctx, None, flags=flags, yes=yes, daemon=daemon, full=full))

@@ -10,6 +10,7 @@ from amplifier_core import ChatResponse, ContextManager, Provider
 from amplifier_core.boundary import Boundary
 from amplifier_core.utils.tool_messages import Call
 from amplifier_kit.messages.conversation import CLOSING_MESSAGE, user_message
+from amplifier_kit.messages.stored_messages import estimate_messages
 from amplifier_kit.types import Message
 
 logger = logging.getLogger(__name__)
@@ -47,6 +48,18 @@ class Transcript:
             with Boundary(logger, message, level=logging.ERROR):
                 await self.add(dict(CLOSING_MESSAGE))
 
+    async def compact(self) -> tuple[int, int] | None:
+        """Have the context leave out what it can, as it does when the window is full.
+
+        Returns how many tokens the model was shown before and is shown now, None when nothing can be left out.
+        """
+        get_messages = getattr(self._context, "get_messages_for_request", None)
+        if not callable(get_messages) or not _takes(get_messages, token_budget=1):
+            return None
+        before = estimate_messages(await get_messages())
+        after = estimate_messages(await get_messages(token_budget=max(before, 1)))
+        return (before, after) if after < before else None
+
     async def view_for(self, provider: Provider, prompt: str) -> list[Message]:
         """Return the messages for a request to `provider`."""
         context = self._context
@@ -67,14 +80,14 @@ def _ask_for_view(
     try:
         return get_messages(provider=provider)
     except TypeError:
-        if _takes_provider(get_messages):
+        if _takes(get_messages, provider=None):
             raise
         return get_messages()
 
 
-def _takes_provider(get_messages: Callable[..., object]) -> bool:
+def _takes(get_messages: Callable[..., object], **arguments: object) -> bool:
     try:
-        inspect.signature(get_messages).bind(provider=None)
+        inspect.signature(get_messages).bind(**arguments)
     except TypeError:
         return False
     except ValueError:

@@ -15,6 +15,7 @@ from typing import ClassVar
 from amplifier_core import (
     ChatRequest,
     ChatResponse,
+    ContextLengthError,
     ContextManager,
     HookRegistry,
     LLMError,
@@ -100,6 +101,7 @@ class Turn:
         self._has_answered = False
         self._is_cancel_announced = False
         self._empty_replies = 0
+        self._has_compacted = False
 
     # --- the turn as a whole
 
@@ -210,9 +212,31 @@ class Turn:
                 return await self.receive(name, provider, response)
             except Exception as exc:
                 await self.report_provider_error(name, exc)
+                if isinstance(exc, ContextLengthError) and await self._compacts():
+                    continue
                 if not self.fails_over(exc) or len(self._said) > said:  # what was said cannot be taken back
                     raise
                 self.candidates.pop(0)
+
+    async def _compacts(self) -> bool:
+        """Leave older parts out of what the model sees, once in a turn; True if there are any."""
+        if self._has_compacted:
+            return False
+        self._has_compacted = True
+        tokens = None
+        with Boundary(logger, "the conversation could not be compacted: %s"):
+            tokens = await self.transcript.compact()
+        if tokens is None:
+            return False
+        display = getattr(self.coordinator, "display_system", None)
+        if callable(show := getattr(display, "show_message", None)):
+            with Boundary(logger, "a message could not be shown: %s"):
+                before, after = tokens
+                told = (
+                    f"too long for the model: older parts are left out from now on, about {before:,} → {after:,} tokens"
+                )
+                show(f"The conversation was {told}", "warning", self.orchestrator)
+        return True
 
     async def prepare(self, name: str, provider: Provider, *, is_last: bool) -> ChatRequest | None:
         """Return the request for a provider, None when the turn ends here because hooks deny it."""

@@ -12,6 +12,7 @@ from amplifier_cli.open_home import in_home
 from amplifier_cli.options import (
     Daemon,
     Effort,
+    Full,
     Json,
     MaxCost,
     MaxIterations,
@@ -106,13 +107,14 @@ def resume(
     permissions: Permissions = None,
     yes: Yes = False,
     daemon: Daemon = None,
+    full: Full = False,
 ) -> None:
     """Continue a session in a chat."""
     from amplifier_cli.chat.start import continue_chat  # needs a terminal's libraries
 
     flags: dict[str, Any] = {"profile": profile, "provider": provider, "model": model, "effort": effort}
     flags |= {"max_iterations": max_iterations, "max_cost": max_cost, "permissions": permissions}
-    raise typer.Exit(continue_chat(ctx, session, flags=flags, yes=yes, daemon=daemon))
+    raise typer.Exit(continue_chat(ctx, session, flags=flags, yes=yes, daemon=daemon, full=full))
 
 
 @app.command(epilog=examples("amplifier session replay last", "amplifier session replay last --profile coding"))
