@@ -432,3 +432,20 @@ async def test_a_path_is_a_source_where_a_registry_takes_one(registry: BundleReg
     assert registry.find("alias") == str(path.parent)
     assert (await registry.load("alias")).name == "b"
     assert (await registry.load(path)).name == "b"
+
+
+async def test_a_bundle_inside_a_registered_one_is_loaded_by_its_namespace(
+    write: Write, registry: BundleRegistry
+) -> None:
+    root = write("f/bundle.md", "---\nbundle: {name: outer}\n---\nThe root.\n").parent
+    write("f/agents/scout.md", "---\nmeta: {name: scout, description: Looks around.}\n---\nLook.\n")
+    write("f/bundles/inner.yaml", "bundle: {name: inner}\nincludes: [outer]\nagents: {include: ['outer:scout']}\n")
+    registry.register("outer", str(root))
+
+    bundle = await load_bundle("outer:bundles/inner", registry=registry)
+    prepared = await bundle.prepare(cache_dir=root / "cache")
+
+    assert (bundle.name, bundle.instruction) == ("inner", "The root.")
+    assert prepared.mount_plan["agents"]["outer:scout"]["description"] == "Looks around."
+    with pytest.raises(BundleNotFoundError, match=r"'outer' .* has no 'bundles/nothing'"):
+        await load_bundle("outer:bundles/nothing", registry=registry)
