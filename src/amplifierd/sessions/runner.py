@@ -113,7 +113,13 @@ class ExecutionRunner:
             self.summary,
             self.requests,
             self.budget,
-            Receipts(self.journal.write, self.journal.write_soon, put_parts, session_manager.secrets),
+            Receipts(
+                self.journal.write,
+                self.journal.write_soon,
+                put_parts,
+                session_manager.secrets,
+                self.budget.take_back_call,
+            ),
         )
         own = (self.calls.gate, *kept, self.calls)
         self._layers: tuple[CallLayer, ...] = (*layers, self.client_turns, *own)

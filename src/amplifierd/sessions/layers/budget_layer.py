@@ -28,7 +28,7 @@ from amplifierd.sessions.conversation.message_digest import shared_prefix
 
 from .calls import CallLayer, ProviderCall, ProviderStep, ToolCall, ToolStep
 from .tree_budget import LimitState, TreeBudget
-from .usage import NOTHING, ONE_TOOL_CALL, Usage
+from .usage import NO_TOOL_CALL, NOTHING, ONE_TOOL_CALL, Usage
 
 BUDGET_WARNING = "budget:warning"
 BUDGET_EXHAUSTED = "budget:exhausted"
@@ -137,6 +137,11 @@ class BudgetLayer(CallLayer):
         self.turn_used += ONE_TOOL_CALL
         await self._warn()
         return await proceed(call)
+
+    def take_back_call(self) -> None:
+        """Count a tool call no longer: it never began."""
+        self.budget.take_back_tool_call(self._agent)
+        self.turn_used += NO_TOOL_CALL
 
     async def _warn(self) -> None:
         for state in self.budget.warnings():

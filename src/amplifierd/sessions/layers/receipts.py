@@ -23,7 +23,7 @@ from amplifier_core.utils import json_safe
 from amplifier_core.utils.tool_messages import Call
 from amplifier_kit.messages.conversation import as_tool_result, result_content
 from amplifier_system.tasks import run_to_end
-from amplifierd.exceptions import SessionError
+from amplifierd.exceptions import OutcomeUnknownError, SessionError
 from amplifierd.sessions.secret_values import SecretValues
 
 from .calls import CallLayer, ToolCall, ToolStep
@@ -54,11 +54,19 @@ class Receipts(CallLayer):
     """Writes an intent before each tool call and its outcome after it.
 
     `write` stores an event and publishes it, `write_soon` together with what else happens at that moment; `put_parts`
-    keeps what is not published.
+    keeps what is not published. `take_back` hears of a call that never began, since its intent could not be stored.
     """
 
-    def __init__(self, write: Write, write_soon: Write, put_parts: PutParts, secrets: SecretValues) -> None:
+    def __init__(
+        self,
+        write: Write,
+        write_soon: Write,
+        put_parts: PutParts,
+        secrets: SecretValues,
+        take_back: Callable[[], None] = lambda: None,
+    ) -> None:
         self._write, self._write_soon, self._put_parts, self._secrets = write, write_soon, put_parts, secrets
+        self._take_back = take_back
 
     async def tool_call(self, call: ToolCall, proceed: ToolStep) -> Any:
         intent = {
@@ -67,7 +75,12 @@ class Receipts(CallLayer):
             "input_hash": input_hash(call.input),
             "retry": retry_of(call.tool, call.input),
         }
-        await self._write(INTENT, intent, lasting=True)
+        try:
+            await self._write(INTENT, intent, lasting=True)
+        except SessionError as error:
+            if not isinstance(error, OutcomeUnknownError):
+                self._take_back()
+            raise
         try:
             returned = await proceed(call)
         except asyncio.CancelledError:

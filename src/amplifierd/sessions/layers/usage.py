@@ -140,6 +140,8 @@ class Usage:
 
 NOTHING = Usage()
 ONE_TOOL_CALL = Usage(tool_calls=1)
+NO_TOOL_CALL = Usage(tool_calls=-1)
+"""Takes back one that was counted."""
 
 
 def _added(one: Decimal | None, other: Decimal | None) -> Decimal | None:
