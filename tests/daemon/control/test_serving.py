@@ -162,7 +162,7 @@ def test_where_strangers_could_use_it_it_does_not_listen(amplifierd: Run, flags:
     assert said in ended.err
 
 
-@pytest.mark.parametrize(("verb", "name"), [("serve", "run/daemon.lock"), ("start", "logs/amplifierd/server.out")])
+@pytest.mark.parametrize(("verb", "name"), [("serve", "run/daemon.lock"), ("start", "logs/amplifierd/daemon.out")])
 def test_a_home_that_cannot_be_written_is_named(amplifierd: Run, home: Path, verb: str, name: str) -> None:
     place = home / "state" / name
     place.mkdir(parents=True)
