@@ -242,8 +242,7 @@ MISTAKES = (
     Mistake(
         "A name is not a bundle",
         ("run", "--bundle", "nothing", "Hi"),
-        ("nothing: neither a registered bundle nor an installed package", "fix: correct the name, or write an address"),
-        1,
+        ("there is no bundle 'nothing'", "fix: amplifier bundle list shows them; amplifier bundle add adds one"),
     ),
     Mistake(
         "A command is misspelled",
