@@ -1,4 +1,5 @@
-"""How long a person waits for the command: its help, its version, its first word, its list of very many sessions.
+"""How long a person waits for the command: its help, its version, its first word, its list of very many sessions. In a
+chat at a pseudo-terminal: for a sign after Enter, and after Ctrl-C for the end.
 
 Every side is a process that is started anew. The floor of the first word imports what no program that runs an agent at
 a terminal can do without: from `amplifierd` its front door, by name, since a bare `import amplifierd` loads nothing of
@@ -13,6 +14,7 @@ Run it with `make bench`, or alone:
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -20,11 +22,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import pexpect
 from _harness import Figure, MeasurementFailed, Report, Row, Target, in_turn, seconds_until_ready, times
 from session_store import write_sessions
 
 from amplifierd.paths import Paths
+
+sys.path.append(str(Path(__file__).parents[1] / "tests/stand_ins"))
+from openai_server import KEY, OpenAIServer, Said
 
 TYPER = "import typer"
 DRAWING = "from amplifierd import open_home; import typer, rich.console, rich.markdown"
@@ -82,6 +89,80 @@ class Command:
             raise MeasurementFailed(f"amplifier run: {process.stderr.read() if process.stderr else ''}")
 
 
+class ChatAtTerminal:
+    """A chat with a model at a pseudo-terminal."""
+
+    def __init__(self, work: Path, provider: Mapping[str, Any]) -> None:
+        plan = {
+            "session": {"orchestrator": {"module": "loop-streaming"}, "context": {"module": "context-simple"}},
+            "providers": [provider],
+        }
+        file = work / "chat.json"
+        file.write_text(json.dumps(plan))
+        environment = {
+            **os.environ,
+            "AMPLIFIERD_HOME": str(work / "chat"),
+            "TERM": "xterm",
+            "PROMPT_TOOLKIT_NO_CPR": "1",
+            "NO_COLOR": "1",
+        }
+        command = ["-m", "amplifier_cli", "chat", "--plan", str(file)]
+        self._process = pexpect.spawn(
+            sys.executable, command, cwd=str(work), env=environment, encoding="utf-8", timeout=60, dimensions=(30, 100)
+        )
+        self._process.delaybeforesend = None
+        self.until("Ctrl-D ends the chat")
+        time.sleep(0.5)
+
+    def until(self, text: str) -> None:
+        self._process.expect_exact(text)
+
+    def press(self, keys: str) -> None:
+        self._process.send(keys)
+
+    def wait_for(self, keys: str, text: str) -> float:
+        """Return the ms from a key to a text on the screen."""
+        begun = time.perf_counter()
+        self.press(keys)
+        self.until(text)
+        return (time.perf_counter() - begun) * 1e3
+
+    def end(self) -> None:
+        self._process.close(force=True)
+
+
+def chat_rows(work: Path, rounds: int) -> list[Row]:
+    """Measure a chat with a model that speaks; each limit is one of what a person notices."""
+    signs, closings, ends = [], [], []
+    with OpenAIServer() as vendor:
+        vendor.always = Said("Once upon a time. " * 2_000, stream={"delay": 0.01})
+        config = {"api_key": KEY, "base_url": vendor.base_url}
+        chat = ChatAtTerminal(work, {"module": "provider-openai", "config": config})
+        for number in range(rounds):
+            signs.append(chat.wait_for("Tell\r", "> Tell"))
+            while len(vendor.requests) <= number:
+                time.sleep(0.01)
+            time.sleep(1.5)
+            begun = time.perf_counter()
+            chat.press("\x03")
+            while not vendor.requests[number].disconnected:
+                time.sleep(0.001)
+            closings.append((time.perf_counter() - begun) * 1e3)
+            chat.until("cancelled")
+            ends.append((time.perf_counter() - begun) * 1e3)
+            time.sleep(1)
+        chat.end()
+    measured = (
+        ("first sign after Enter", signs, 50),
+        ("Ctrl-C until the vendor's connection is closed", closings, 200),
+        ("Ctrl-C until the turn has ended", ends, 500),
+    )
+    return [
+        Row(label, "ms", {"ours": Figure(samples)}, [Target("median", statistics.median(samples), limit, "ms")])
+        for label, samples, limit in measured
+    ]
+
+
 def imported(code: str) -> float:
     return seconds_until_ready(sys.executable, code) * 1e3
 
@@ -111,6 +192,7 @@ def main() -> int:
             for name in ("--help", "version")
         ]
         report.add("start, against importing typer", first)
+        report.add("a chat at a pseudo-terminal", chat_rows(Path(directory), 3 if given.quick else 10))
         command.first_word()  # compiles the profile
         sides: dict[str, Side] = {"ours": command.first_word, "floor": lambda: imported(DRAWING)}
         report.add("first word, against importing amplifierd and what draws", [row(report, "run", sides, 2, rounds)])
