@@ -100,7 +100,12 @@ async def find_bundle(home: Home, typed: str, registry: BundleRegistry | None = 
 
 async def _of_bundle(home: Home, typed: str, profile: ProfileId | None) -> ChosenPlan:
     composition = await home.composer.compose(await find_bundle(home, typed), profile)
-    return ChosenPlan(composition.bundle.name or typed, composition.plan, composition=composition)
+    return ChosenPlan(
+        composition.bundle.name or typed,
+        composition.plan,
+        replaced=composition.replaced_sources,
+        composition=composition,
+    )
 
 
 def _is_file(typed: str) -> bool:

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy, deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ from amplifierd.profiles.builds.build import Build
 from amplifierd.profiles.builds.home_profiles import Profiles
 from amplifierd.profiles.builds.installed_modules import installed_modules
 from amplifierd.profiles.builds.origins import INSTRUCTION, at_home, origin_at, single_values
-from amplifierd.profiles.builds.resources import tell_replaced, without_source
+from amplifierd.profiles.builds.resources import replaced_in, tell_replaced, without_source
 from amplifierd.profiles.documents.inheritance import MergedProfile, narrow_level
 
 from .guards import (
@@ -59,8 +59,8 @@ class Composition:
     """A composed bundle. `bundle` is what is prepared, `whole` what explains the plan, `base` the profile below it.
 
     `given` names the parts that are the profile's, `refusals` what the bundle wanted of the guards and does not get,
-    `replaced` the installed modules that the settings put in the place of its sources, and `shown_here` the display
-    modules that are left out.
+    `replaced` the installed modules that the settings put in the place of its sources, `replaced_sources` these sources
+    by module, and `shown_here` the display modules that are left out.
     """
 
     bundle: Bundle
@@ -72,6 +72,7 @@ class Composition:
     given: tuple[str, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     replaced: tuple[str, ...] = ()
+    replaced_sources: Mapping[str, str] = field(default_factory=dict)
     shown_here: tuple[str, ...] = ()
 
     @property
@@ -206,6 +207,7 @@ class Composer:
         guards = own_guards(plan, shipped.sections if shipped is not None else {})
         own, refusals, shown_here = self._guarded(bundle, guards)
         known = tell_replaced(own.view(), self._replaced)
+        named = replaced_in(own.view(), self._replaced)
         if known:
             own = own.revised(own.layers(), **own.view().map(without_source(self._replaced)))
         is_behaviour = _is_behaviour(bundle)
@@ -217,7 +219,7 @@ class Composer:
         below = _as_bundle({**part, "providers": providers}, base, _guard_layers(shipped))
         below.hooks = [*self._tightened(bundle, guards), *without_guards(below.hooks)]
         whole = below.compose(own)
-        result = MountPlan(whole.to_mount_plan()).by_entry()
+        result = MountPlan(MountPlan(whole.to_mount_plan()).by_entry()).map(without_source(named, of_identity=True))
         result["session"] = with_policy(result["session"], below.session, own.session)
         narrow_level(result, {"session": below.session}, {"session": own.session})
         return Composition(
@@ -229,6 +231,7 @@ class Composer:
             is_behaviour=is_behaviour,
             given=tuple(_given(below)),
             refusals=tuple(refusals),
+            replaced_sources=named,
             replaced=tuple(f"{issue.code}: {issue.message}" for issue in known),
             shown_here=tuple(shown_here),
         )

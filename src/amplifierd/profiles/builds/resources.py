@@ -151,11 +151,20 @@ def tell_replaced(plan: MountPlan, replaced: Collection[str]) -> list[Issue]:
     ]
 
 
-def without_source(replaced: Collection[str]) -> Callable[[PlanEntry], Mapping[str, Any]]:
-    """Return what takes the source off the entries of some modules, so that the installed ones are meant."""
+def replaced_in(plan: MountPlan, replaced: Collection[str]) -> dict[str, str]:
+    """The sources, by module, that installed modules take the place of."""
+    entries = (entry for entry in plan.entries() if entry.source is not None and entry.module_id in replaced)
+    return {entry.identity: shown(str(entry.source)) for entry in entries}
+
+
+def without_source(replaced: Collection[str], *, of_identity: bool = False) -> Callable[[PlanEntry], Mapping[str, Any]]:
+    """Return what takes the source off the entries of some modules, so that the installed ones are meant.
+
+    With `of_identity`, they are told apart by their instances, too.
+    """
 
     def taken_off(entry: PlanEntry) -> Mapping[str, Any]:
-        if entry.module_id not in replaced:
+        if (entry.identity if of_identity else entry.module_id) not in replaced:
             return entry.spec
         return {key: value for key, value in entry.spec.items() if key != "source"}
 

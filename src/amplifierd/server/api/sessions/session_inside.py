@@ -12,11 +12,12 @@ from amplifierd.plans.conversion import Form
 from amplifierd.server.auth.callers import Caller
 from amplifierd.server.daemon import Daemon
 from amplifierd.server.http.dependencies import Reader, Runner, TheDaemon
+from amplifierd.server.http.idempotent_route import IdempotentRoute
 from amplifierd.server.http.models import LOADING, Answer, Body, Page, PageLimit, PageOffset, SessionId, paged
 from amplifierd.server.http.routers import api_router
 from amplifierd.workers.live_sessions import Part
 
-router = api_router("/sessions/{session_id}", tags=["sessions"])
+router = api_router("/sessions/{session_id}", tags=["sessions"], route_class=IdempotentRoute)
 
 
 class ModulePage(Page):
