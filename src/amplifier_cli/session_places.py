@@ -17,7 +17,7 @@ from amplifierd.exceptions import AgreementNeededError, SessionHeldError
 from amplifierd.home import Home
 from amplifierd.paths import Paths
 from amplifierd.server.run_file import find_running
-from amplifierd.sessions.modes import choose_mode, modes_of
+from amplifierd.sessions.module_record import choose_mode, modes_of
 from amplifierd.sessions.questions.approval import Approver
 from amplifierd.sessions.session import SessionOpening
 from amplifierd.sessions.working_place import unfit_working_dir

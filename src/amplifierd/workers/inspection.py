@@ -9,7 +9,7 @@ from amplifier_core import ModuleCoordinator
 from amplifier_core.mount_plan import MountPlan
 from amplifier_core.utils import json_safe
 from amplifier_core.utils.tool_schema import tool_schema
-from amplifierd.sessions.modes import modes_of
+from amplifierd.sessions.module_record import modes_of
 from amplifierd.sessions.routing import routing_of
 from amplifierd.sessions.session import Session
 

@@ -22,7 +22,7 @@ from amplifierd.paths import Paths
 from amplifierd.sessions.events.tree_events import Event
 from amplifierd.sessions.layers.client_turns import ClientTurn
 from amplifierd.sessions.layers.uncounted_usage import TURN_DONE
-from amplifierd.sessions.modes import choose_mode
+from amplifierd.sessions.module_record import choose_mode
 from amplifierd.sessions.questions.approval import Approval, ApprovalDecision, DenyAll, LeaveOpen, Remember
 from amplifierd.sessions.session import Session, SubmittedPrompt
 from amplifierd.sessions.working_place import unfit_working_dir
