@@ -24,7 +24,10 @@ from amplifier_core.validation import HookValidator
 from amplifier_core.validation.behavioral import HookBehaviorTests
 
 ROOT = Path(__file__).parents[2]
-GUARDS = {"hooks-approval": "rules", "hooks-mode": "search_paths", "hooks-redaction": "rules"}
+GUARDS = {
+    **{"hooks-approval": "rules", "hooks-mode": "search_paths", "hooks-redaction": "rules"},
+    **{"hook-shell": "directories"},
+}
 """Modules that ignore `enabled_events` and mount whatever their configuration, each with a key that takes a list."""
 AWAITS_SESSION_END = {"hooks-logging"}  # cleaned up before it, they still handle `session:end`
 ODD_DATA = [None, {}, [], "text", {"tool_name": 7, "tool_input": "x", "messages": 1, "error": []}]
