@@ -13,7 +13,7 @@ from amplifier_kit.config import LenientConfig, ModuleConfig
 from amplifier_kit.injection import NOTHING, reminder
 from amplifier_kit.mounting import session_id_of, working_dir
 from amplifier_kit.sandbox.limits import read_mode
-from amplifier_kit.tools.permission_levels import level_of
+from amplifier_kit.tools.permission_levels import permissions_of
 
 from .declarations import GUARD_EVENTS, Action, Group, of_skill, read_places
 from .protocol import BLOCKING_EVENTS, PERMISSION_MODES, Reply, fields_of, subject_of
@@ -196,11 +196,13 @@ class ShellHookBridge:
         return await self._runner.command(action.text, group.place, payload, event=name, timeout_s=timeout_s)
 
     def _payload(self, name: str, data: Mapping[str, Any]) -> dict[str, Any]:
+        permissions = permissions_of(self._coordinator)
+        level = permissions.level if permissions is not None else None
         return {
             "session_id": session_id_of(self._coordinator) or "",
             "transcript_path": "",
             "cwd": str(self._project),
-            "permission_mode": PERMISSION_MODES[level_of(self._coordinator) or "ask"],
+            "permission_mode": PERMISSION_MODES[level or "ask"],
             "hook_event_name": name,
             "timestamp": data.get("timestamp"),
             **fields_of(name, data),

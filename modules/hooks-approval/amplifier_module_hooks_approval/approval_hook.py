@@ -29,7 +29,7 @@ from amplifier_kit.concerns import (
 )
 from amplifier_kit.mounting import find_capability, find_mounted, hook_registry, session_id_of, working_dir
 from amplifier_kit.tools.effects import WRITE
-from amplifier_kit.tools.permission_levels import PermissionLevel, is_edit_inside, level_of, narrowest
+from amplifier_kit.tools.permission_levels import PermissionLevel, is_edit_inside, narrowest, permissions_of
 
 from .commands import BASH
 from .config import MODULE_ID, ApprovalSettings, audit_log, check_auto_action
@@ -71,6 +71,7 @@ class ApprovalHook:
         self._one_at_a_time = asyncio.Lock()
         self._outer_gate = find_gate(coordinator)
         self._outer_concern: AskConcern | None = find_capability(coordinator, CONCERN) if self._outer_gate else None
+        self._permissions = permissions_of(coordinator)
         inherited = find_capability(coordinator, LEDGER)
         self.ledger = inherited if isinstance(inherited, Ledger) else Ledger()
         self._find_working_dir = partial(working_dir, coordinator)
@@ -212,7 +213,8 @@ class ApprovalHook:
     async def _verdict(self, call: GuardedCall) -> tuple[GuardedCall, Verdict | None]:
         """Return the call with its open concerns, and the decision; None leaves it to the application's own system."""
         try:
-            call = call._replace(level=self._level(call))
+            if (level := self._level(call)) is not call.level:
+                call = call._replace(level=level)
             call, verdict = self._judge_concerns(call)
             if verdict is not None:
                 return call, await self._judge(call, self._request(call), decided=verdict)
@@ -246,7 +248,7 @@ class ApprovalHook:
 
     def _level(self, call: GuardedCall) -> PermissionLevel | None:
         """The permission level of the call: that of this session, or a narrower one of a session inside it."""
-        own = level_of(self._coordinator)
+        own = self._permissions.level if self._permissions is not None else None
         return own if call.level is None else narrowest(own, call.level)
 
     async def _is_let_pass(self, call: GuardedCall) -> bool:

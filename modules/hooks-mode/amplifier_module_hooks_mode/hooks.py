@@ -14,7 +14,7 @@ from amplifier_kit.config import ModuleConfig
 from amplifier_kit.injection import NOTHING, injected, reminder
 from amplifier_kit.mounting import find_capability, find_mounted, session_id_of, working_dir
 from amplifier_kit.policy import PolicyError, session_policy
-from amplifier_kit.tools.permission_levels import PERMISSIONS, Permissions
+from amplifier_kit.tools.permission_levels import permissions_of
 
 from .definition import ModeDefinition
 from .discovery import ModeDiscovery
@@ -195,8 +195,8 @@ class ModeHooks:
         self._own_approvals = wanted
 
     def _narrow(self, mode: ModeDefinition | None) -> None:
-        permissions = find_capability(self._coordinator, PERMISSIONS)
-        if isinstance(permissions, Permissions):
+        permissions = permissions_of(self._coordinator)
+        if permissions is not None:
             permissions.narrow(MODULE_ID, mode.permissions if mode is not None else None)
 
     async def _contribute(self, mode: ModeDefinition | None, before: ModeDefinition | None) -> bool:

@@ -17,8 +17,8 @@ __all__ = [
     "Permissions",
     "is_edit_inside",
     "is_level",
-    "level_of",
     "narrowest",
+    "permissions_of",
     "refusal",
 ]
 
@@ -49,10 +49,10 @@ def _is_inside(path: str, working_dir: Path) -> bool:
         return False
 
 
-def level_of(coordinator: Any) -> PermissionLevel | None:
-    """The permission level of a session, None where nobody has chosen one."""
+def permissions_of(coordinator: Any) -> Permissions | None:
+    """The permission level of a session, which may change at any time; None where its host knows no levels."""
     found = find_capability(coordinator, PERMISSIONS)
-    return found.level if isinstance(found, Permissions) else None
+    return found if isinstance(found, Permissions) else None
 
 
 def refusal(level: PermissionLevel | None, effects: Collection[str], tool_name: str) -> str | None:
