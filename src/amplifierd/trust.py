@@ -90,6 +90,10 @@ class Trust:
         place = _resolved(directory)
         return any(place.is_relative_to(each) and not _too_wide(each) for each in self.list())
 
+    def is_trusted_as_it_is(self, directory: Path | str) -> bool:
+        """True for a directory that is trusted, and whose content is what was trusted."""
+        return self.contains(directory) and self.is_unchanged(directory)
+
     def is_unchanged(self, directory: Path | str) -> bool:
         """True for a project whose content a person has trusted as it is now; also for one that has none."""
         return not any(self.differences(directory))

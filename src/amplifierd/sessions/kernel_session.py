@@ -38,6 +38,7 @@ from amplifierd.sessions.layers.uncounted_usage import TURN_DONE, brought_up, co
 from amplifierd.sessions.layers.usage import Usage
 from amplifierd.sessions.questions.level_gate import LevelGate, with_guard
 from amplifierd.store.protocol import Message
+from amplifierd.trust import Trust
 
 from .module_record import CAPABILITY, ModuleRecord
 from .unread_keys import unread_keys
@@ -176,6 +177,7 @@ class KernelSession:
         coordinator.register_capability("mention_resolver", runner.setup.places.resolver())
         coordinator.register_capability("mention_deduplicator", ContentDeduplicator())
         coordinator.register_capability("session_manager", runner.runtime)
+        coordinator.register_capability("project.is_trusted", Trust(runner.runtime.paths).is_trusted_as_it_is)
         coordinator.register_capability(CAPABILITY, ModuleRecord(runner))
         if runner.self_delegation_depth > 0:
             coordinator.register_capability("self_delegation_depth", runner.self_delegation_depth)
