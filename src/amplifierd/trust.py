@@ -32,7 +32,7 @@ _LOADED = (".amplifier", ".mcp.json")  # what sessions load from a project
 _NOT_LOADED = frozenset({"logs", "transcripts", "audit", "sessions"})  # directly in these folders; deeper it is code
 _CACHE = "__pycache__"
 _SETTLING = re.compile(
-    r"\.mcp\.json|\.amplifier/(?:settings[^/]*|overlay\.md|overlays/.*\.md)"
+    r"\.mcp\.json|\.amplifier/(?:settings[^/]*|overlay\.md|overlays/.*\.md|hooks/(?:[^/]+/)?hooks\.json)"
 )  # they choose what runs
 _COMMAND_KEYS = frozenset({"command", "args", "config_file", "program", "script"})
 _MOST_FILES = 5_000

@@ -16,8 +16,6 @@ __amplifier_module_type__ = "hook"
 
 logger = logging.getLogger(__name__)
 
-_PRIORITY = 20
-
 
 async def mount(coordinator: ModuleCoordinator, config: dict[str, Any] | None = None) -> Callable[[], None]:
     """Register the hook; returns the function that takes it back."""
@@ -25,8 +23,8 @@ async def mount(coordinator: ModuleCoordinator, config: dict[str, Any] | None = 
     handlers = Handlers(MODULE_ID, coordinator)
     if bridge.enabled:
         await asyncio.to_thread(bridge.load)
-        for event, name, handler in bridge.handlers():
-            handlers.register(event, handler, priority=_PRIORITY, name=name)
+        for event, name, handler, priority in bridge.handlers():
+            handlers.register(event, handler, priority=priority, name=name)
     logger.info("mounted %s", MODULE_ID)
 
     def cleanup() -> None:

@@ -11,7 +11,7 @@ from amplifier_core import HookResult
 from amplifier_core.boundary import Boundary
 from amplifier_kit.config import LenientConfig, ModuleConfig
 from amplifier_kit.injection import NOTHING, reminder
-from amplifier_kit.mounting import session_id_of, working_dir
+from amplifier_kit.mounting import find_function, session_id_of, working_dir
 from amplifier_kit.sandbox.limits import read_mode
 from amplifier_kit.tools.permission_levels import permissions_of
 
@@ -20,6 +20,8 @@ from .protocol import BLOCKING_EVENTS, PERMISSION_MODES, Reply, fields_of, subje
 from .runner import Runner
 
 MODULE_ID = "hook-shell"
+TRUST = "project.is_trusted"
+"""The capability that says whether a person trusts a directory with the content that it has."""
 
 Handler = Callable[[str, dict[str, Any]], Awaitable[HookResult]]
 
@@ -39,6 +41,8 @@ _EVENTS: Mapping[str, str] = {
 }
 _ANSWERED_AT_ONCE = ("tool:pre", "tool:post", "prompt:submit")
 _SOURCES = {"session:start": "startup", "session:resume": "resume"}
+_PRIORITY, _BEFORE_APPROVAL = 20, -30
+_MOST_INPUTS = 64
 _ON_ERROR = ("allow", "deny")
 
 logger = logging.getLogger(__name__)
@@ -53,7 +57,9 @@ class ShellHookBridge:
         self.enabled = read.boolean("enabled", True)
         self._timeout_s = read.number("timeout", 30.0, above=0)
         self._is_blocking = read.boolean("allow_blocking", True)
-        self._with_project = read.boolean("trust_project", False)
+        trusts = read.boolean("trust_project", False)
+        self._trusts: bool | None = trusts if read.is_set("trust_project") else None
+        self._with_project = trusts
         self._with_claude = read.boolean("read_claude_settings", False)
         self._on_error = read.choice("on_error", "", _ON_ERROR, when_unusable="deny")
         self._folders = read.strings("directories", list[str]())
@@ -65,46 +71,64 @@ class ShellHookBridge:
         self._groups: list[Group] = []
         self._of_skills: dict[str, list[Group]] = {}
         self._waiting: list[str] = []  # contexts of events at which nothing can be said to the model
+        self._inputs: dict[str, Any] = {}  # of calls that an approval may be asked for
         # By the task in which an event is offered: what else is answered to it, beside a changed input.
         self._second: WeakKeyDictionary[asyncio.Task[Any], HookResult] = WeakKeyDictionary()
 
     def load(self) -> None:
         """Read what is declared; it counts for the whole session."""
+        if self._trusts is None and callable(ask := find_function(self._coordinator, TRUST)):
+            with Boundary(logger, "whether the project is trusted is not known: %s"):
+                self._with_project = ask(self._project) is True
         self._groups = list(
             read_places(
                 Path.home(),
                 self._project,
                 with_project=self._with_project,
                 with_claude=self._with_claude,
+                with_projects_claude=self._with_claude and self._trusts is True,
                 folders=[self._project / Path(folder).expanduser() for folder in self._folders],
             )
         )
         if not self._with_project and (self._project / ".amplifier/hooks").is_dir():
-            logger.info("hook-shell: the hooks of %s do not run: trust_project is false", self._project)
+            logger.info("hook-shell: the hooks of %s do not run: it is not trusted", self._project)
 
     def close(self) -> None:
         self._runner.close()
 
-    def handlers(self) -> Iterator[tuple[str, str, Handler]]:
-        """Yield events with the names and handlers that belong to them."""
+    def handlers(self) -> Iterator[tuple[str, str, Handler, int]]:
+        """Yield events with the names, handlers and priorities that belong to them."""
         for event in _EVENTS:
-            yield event, MODULE_ID, self.handle
+            yield event, MODULE_ID, self.handle, _PRIORITY
         for event in _ANSWERED_AT_ONCE:
-            yield event, f"{MODULE_ID}-context", self.add
-        yield "provider:request", f"{MODULE_ID}-context", self.tell
-        yield "skill:loaded", MODULE_ID, self.skill_loaded
-        yield "skill:unloaded", MODULE_ID, self.skill_unloaded
+            yield event, f"{MODULE_ID}-context", self.add, _PRIORITY
+        yield "tool:pre", f"{MODULE_ID}-call", self.note_call, _BEFORE_APPROVAL
+        yield "provider:request", f"{MODULE_ID}-context", self.tell, _PRIORITY
+        yield "skill:loaded", MODULE_ID, self.skill_loaded, _PRIORITY
+        yield "skill:unloaded", MODULE_ID, self.skill_unloaded, _PRIORITY
 
     # --- handlers
+
+    async def note_call(self, event: str, data: dict[str, Any]) -> HookResult:
+        """Keep the input of a call until it has run: the event that asks for an approval does not have it."""
+        if self._has("PermissionRequest") and type(data) is dict and isinstance(data.get("tool_call_id"), str):
+            self._inputs[data["tool_call_id"]] = data.get("tool_input")
+            while len(self._inputs) > _MOST_INPUTS:
+                del self._inputs[next(iter(self._inputs))]
+        return NOTHING
 
     async def handle(self, event: str, data: dict[str, Any]) -> HookResult:
         """Run the hooks that are declared for an event."""
         name = _EVENTS[event]
         if self._second:
             self._take_second()  # of an event whose round ended early
-        if not any(group.event.startswith(name) for group in self._all()):
+        if event == "tool:pre":
+            await self.note_call(event, data)  # as handlers before have left it
+        if not self._has(name):
             return NOTHING
         given = {**data, **({"source": _SOURCES[event]} if event in _SOURCES else {})} if type(data) is dict else {}
+        if name == "PermissionRequest" and "tool_input" not in given:
+            given["tool_input"] = self._inputs.get(str(given.get("tool_call_id")))
         replies, tool_input = await self._run(name, given)
         if name == "PostToolUse" and _has_failed(given):
             further, _ = await self._run("PostToolUseFailure", given)
@@ -133,7 +157,7 @@ class ShellHookBridge:
     def _of_skill(self, name: str, folder: Path, hooks: Any) -> list[Group]:
         is_inside = folder.resolve().is_relative_to(self._project.resolve())
         if is_inside and not self._with_project:
-            logger.warning("hook-shell: the hooks of the skill %r do not run: trust_project is false", name)
+            logger.warning("hook-shell: the hooks of the skill %r do not run: the project is not trusted", name)
             return []
         return list(of_skill(hooks, folder, "project" if is_inside else "user"))
 
@@ -148,6 +172,9 @@ class ShellHookBridge:
         return NOTHING if task is None else self._second.pop(task, NOTHING)
 
     # --- running
+
+    def _has(self, name: str) -> bool:
+        return any(group.event.startswith(name) for group in self._all())
 
     def _all(self) -> Iterator[Group]:
         yield from self._groups
@@ -229,20 +256,25 @@ class ShellHookBridge:
         if name != "Stop":
             contexts += denials
         questions = [reply.reason for reply in replies if reply.decision == "ask"] if name == "PreToolUse" else []
-        second = NOTHING
-        if questions:
-            asked = next(filter(None, questions), "") or f"A hook asks: may {data.get('tool_name')} run?"
-            second = HookResult(action="ask_user", approval_prompt=asked, approval_default="deny", reason=asked)
-            self._waiting += contexts
-        elif contexts and event in _ANSWERED_AT_ONCE:
-            second = _context("\n\n".join(contexts), is_quiet=is_quiet)
-        elif contexts:
-            self._waiting += contexts
+        second = self._question(data, questions, contexts) if questions else self._told(event, contexts, is_quiet)
         if tool_input is None:
             return second
         if second is not NOTHING and (task := asyncio.current_task()) is not None:
             self._second[task] = second
+        if data.get("tool_call_id") in self._inputs:
+            self._inputs[data["tool_call_id"]] = dict(tool_input)
         return HookResult(action="modify", data={**data, "tool_input": dict(tool_input)})
+
+    def _question(self, data: Mapping[str, Any], questions: list[str], contexts: list[str]) -> HookResult:
+        self._waiting += contexts
+        asked = next(filter(None, questions), "") or f"A hook asks: may {data.get('tool_name')} run?"
+        return HookResult(action="ask_user", approval_prompt=asked, approval_default="deny", reason=asked)
+
+    def _told(self, event: str, contexts: list[str], is_quiet: bool) -> HookResult:
+        if contexts and event in _ANSWERED_AT_ONCE:
+            return _context("\n\n".join(contexts), is_quiet=is_quiet)
+        self._waiting += contexts
+        return NOTHING
 
     def _show(self, message: str) -> None:
         display = getattr(self._coordinator, "display_system", None)

@@ -99,7 +99,13 @@ def _matches(pattern: str, name: str) -> bool:
 
 
 def read_places(
-    home: Path, project: Path, *, with_project: bool, with_claude: bool, folders: list[Path]
+    home: Path,
+    project: Path,
+    *,
+    with_project: bool,
+    with_claude: bool,
+    with_projects_claude: bool,
+    folders: list[Path],
 ) -> Iterator[Group]:
     """Yield what is declared: by the person, then by the project, then in folders of the configuration."""
     yield from _folder("user", home / ".amplifier/hooks")
@@ -107,7 +113,7 @@ def read_places(
         yield from _claude("user", home / ".claude", "settings.json")
     if with_project:
         yield from _folder("project", project / ".amplifier/hooks")
-        if with_claude:
+        if with_projects_claude:
             yield from _claude("project", project / ".claude", "settings.json", "settings.local.json")
     for folder in folders:
         yield from _folder("configuration", folder)

@@ -322,8 +322,8 @@ class ApprovalHook:
     ) -> Verdict | None:
         announcement = {"action": request.action, "risk_level": request.risk_level}
         try:
-            await self._emit(APPROVAL_REQUIRED, call, announcement)
-            verdict = decided or await self._decide(call, request)
+            answer = await self._emit(APPROVAL_REQUIRED, call, announcement)
+            verdict = _denied_by(answer) or decided or await self._decide(call, request)
         except BaseException as exc:  # noqa: BLE001 - a failure is a decision, to be audited like any other
             verdict = _failed(exc)
         if verdict is None:
@@ -488,9 +488,19 @@ class ApprovalHook:
     def _is_turn_cancelled(self) -> bool:
         return getattr(getattr(self._coordinator, "cancellation", None), "is_cancelled", False) is True
 
-    async def _emit(self, event: str, call: GuardedCall, payload: dict[str, Any]) -> None:
-        if self._hooks is not None and hasattr(self._hooks, "emit"):
-            await self._hooks.emit(event, {"tool_name": call.tool_name, **payload, "tool_call_id": call.tool_call_id})
+    async def _emit(self, event: str, call: GuardedCall, payload: dict[str, Any]) -> Any:
+        if self._hooks is None or not hasattr(self._hooks, "emit"):
+            return None
+        data = {"tool_name": call.tool_name, **payload, "tool_call_id": call.tool_call_id}
+        return await self._hooks.emit(event, data)
+
+
+def _denied_by(answer: Any) -> Verdict | None:
+    """Return the denial of a hook that heard that an approval is needed, None where none denied."""
+    if getattr(answer, "action", None) != "deny":
+        return None
+    reason = getattr(answer, "reason", None)
+    return Verdict(False, reason if isinstance(reason, str) and reason else "A hook denied it", "rule")
 
 
 def _failed(error: BaseException) -> Verdict:

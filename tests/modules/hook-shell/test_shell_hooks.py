@@ -221,6 +221,30 @@ async def test_the_hooks_of_a_skill_run_while_it_is_loaded(work: Path, tmp_path:
     assert (loaded.action, loaded.reason, unloaded.action) == ("deny", "no", "continue")
 
 
+async def test_a_session_runs_the_hooks_of_a_trusted_project_as_long_as_they_are_what_was_trusted(
+    home: Home, work: Path
+) -> None:
+    write(work / "tools/check.sh", "#!/bin/sh\ntouch ran\n", executable=True)
+    file = declare(work, UserPromptSubmit=[command("tools/check.sh")])
+    plan = Agent(hooks=[{"module": "hook-shell", "config": {"sandbox": "off"}}]).sections()
+
+    async def is_run() -> bool:
+        (work / "ran").unlink(missing_ok=True)
+        session = await home.sessions.open(plan=plan, working_dir=work)
+        await session.execute("Begin")
+        return (work / "ran").exists()
+
+    assert not await is_run()
+    home.trust.add(work)
+    assert await is_run()
+    (work / "tools/check.sh").write_text("#!/bin/sh\ntouch ran other\n")
+    assert not await is_run()
+    home.trust.add(work)
+    assert await is_run()
+    file.write_text(file.read_text() + " ")
+    assert not await is_run()
+
+
 # --- guards that cannot run
 
 
@@ -263,6 +287,19 @@ async def test_other_exit_codes_allow(work: Path) -> None:
     declare(work, PreToolUse=[command("echo oops >&2; exit 1")])
 
     assert (await before(await mounted(work))).action == "continue"
+
+
+async def test_a_hook_answers_a_request_for_a_permission(home: Home, work: Path) -> None:
+    guard = command("""grep -q '"tool_input": {"command": "touch made"}' && echo not this >&2 && exit 2""")
+    declare(work, PermissionRequest=[{"matcher": "Bash", "hooks": [guard]}])
+    tools = ({"module": "tool-bash", "config": {"sandbox": "off"}},)
+    hooks = [{"module": "hook-shell", "config": dict(TRUSTED)}, {"module": "hooks-approval"}]
+    plan = Agent([call("bash", command="touch made"), "Done."], tools=tools, hooks=hooks).sections()
+
+    said = "\n".join(await ran(home, work, plan))
+
+    assert "not this" in said
+    assert not (work / "made").exists()
 
 
 # --- what they are told
