@@ -217,14 +217,15 @@ class SkillsDiscovery:
         is_of_project = _is_within(folder, base) and not _is_within(folder, Path.home() / ".amplifier")
         if is_of_project and source.trusted is not True and not self._is_trusted_project(base):
             return _untrusted(folder, base)
-        is_local = not address.startswith("@")
-        return _Place(folder, address, is_local if source.trusted is None else source.trusted)
+        is_ours = not address.startswith("@") and (not is_of_project or _is_within(folder, base / ".amplifier"))
+        return _Place(folder, address, is_ours if source.trusted is None else source.trusted)
 
     def _is_trusted_project(self, directory: Path) -> bool:
-        if directory not in self._is_trusted:
+        known = self._is_trusted.get(directory)
+        if known is None:  # another thread may forget it meanwhile
             ask = find_capability(self._coordinator, PROJECT_TRUST)
-            self._is_trusted[directory] = callable(ask) and ask(directory) is True
-        return self._is_trusted[directory]
+            known = self._is_trusted[directory] = callable(ask) and ask(directory) is True
+        return known
 
     def _shortcuts(self) -> tuple[dict[str, dict[str, Any]], list[Diagnostic]]:
         found: dict[str, dict[str, Any]] = {}

@@ -20,7 +20,7 @@ from amplifier_module_tool_skills.discovery import (
 from amplifier_core import HookResult, ModuleCoordinator
 from amplifier_core.testing import MockTool
 from amplifierd.home import Home
-from amplifierd.sessions.questions.approval import DenyAll
+from amplifierd.sessions.questions.approval import Approval, Callback, DenyAll
 
 SKILLS = {"module": "tool-skills"}
 FILES = {"module": "tool-filesystem"}
@@ -179,6 +179,8 @@ def test_a_project_that_nobody_trusts_has_no_skills(work: Path) -> None:
     assert untrusted.list_skills() == []
     assert rules(untrusted) == [("source", "trust"), ("source", "trust")]
     assert [name for name, _ in discovery_in(work, work / "more", is_trusted=True).list_skills()] == ["notes", "others"]
+    trusted = discovery_in(work, work / "more", is_trusted=True).catalogue().skills
+    assert {name: skill.trusted for name, skill in trusted.items()} == {"notes": True, "others": False}
     vouched = SkillsDiscovery([SkillSource(str(work / "more"), trusted=True)], coordinator_in(work))
     assert [name for name, _ in vouched.list_skills()] == ["others"]
 
@@ -518,3 +520,23 @@ async def test_many_sessions_mount_at_once(home: Home, work: Path, person: Path)
     for coordinator in coordinators:
         assert coordinator.get_capability("skills_discovery").list_skills()[0][0] == "notes"
     await asyncio.gather(*(cleanup() for cleanup in cleanups))
+
+
+async def test_a_command_that_a_person_allows_brings_its_output(home: Home, work: Path, person: Path) -> None:
+    front = f"{NOTES}context: fork\n"
+    write_skill(person / ".amplifier/skills", "notes", front, "Here: !`echo $((20 + 3)) in $(basename $PWD)`.")
+    begin = {**call("load_skill", skill_name="notes"), "when": {"contains": "Begin", "role": "user"}}
+    plan = agent(begin, "Made.", "Done.", tools=(SKILLS, BASH), hooks=({"module": "hooks-approval"},))
+    asked: list[str] = []
+
+    def allow(question: Approval) -> bool:
+        asked.append(question.prompt)
+        return True
+
+    async with home.sessions.open(plan=plan, working_dir=work, approver=Callback(allow)) as session:
+        await session.execute("Begin")
+
+    (child,) = home.sessions.children(session.session_id)
+    first = str([part.message for part in home.sessions.requests(child.session_id)[0].parts])
+    assert "Here: <shell-output>23 in notes</shell-output>." in first
+    assert any("echo $((20 + 3))" in question for question in asked)
