@@ -253,8 +253,7 @@ class ShellHookBridge:
         contexts = [reply.context for reply in replies if reply.context]
         if denials and name in BLOCKING_EVENTS and self._is_blocking:
             return HookResult(action="deny", reason="\n".join(denials), suppress_output=is_quiet)
-        if name != "Stop":
-            contexts += denials
+        contexts += denials
         questions = [reply.reason for reply in replies if reply.decision == "ask"] if name == "PreToolUse" else []
         second = self._question(data, questions, contexts) if questions else self._told(event, contexts, is_quiet)
         if tool_input is None:

@@ -56,7 +56,10 @@ class Runner:
         sandbox = None if self._sandbox == "off" else await asyncio.to_thread(find_sandbox)
         if sandbox is None and self._sandbox == "required":
             return Reply(error="no sandbox works on this machine, and the configuration requires one")
-        confinement, environment = await asyncio.to_thread(self._confined, place, str(payload.get("session_id", "")))
+        if self._folder is None:  # not in the thread: calls run side by side
+            self._folder = Path(tempfile.mkdtemp(prefix="amplifier-hooks-"))
+        folder, session_id = self._folder, str(payload.get("session_id", ""))
+        confinement, environment = await asyncio.to_thread(self._confined, place, folder, session_id)
         with tempfile.TemporaryFile() as stdin:
             stdin.write(json.dumps(payload, default=str).encode())
             stdin.seek(0)
@@ -78,15 +81,13 @@ class Runner:
             return Reply(message=f"a hook ended with {code}: {stderr.strip()[:500]}")
         return read_reply(event, code, stdout, stderr)
 
-    def _confined(self, place: Place, session_id: str) -> tuple[Confinement, dict[str, str]]:
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="amplifier-hooks-")).resolve()
-        project = self._project.resolve()
+    def _confined(self, place: Place, own_folder: Path, session_id: str) -> tuple[Confinement, dict[str, str]]:
+        project, own_folder = self._project.resolve(), own_folder.resolve()
         permissions = Permissions.of(self._coordinator, project)
-        hooks, file = place.folder.resolve(), self._folder / "environment"
+        hooks, file = place.folder.resolve(), own_folder / "environment"
         confinement = Confinement(
             working_dir=project,
-            writable=(*permissions.writable, self._folder),
+            writable=(*permissions.writable, own_folder),
             readable=(hooks,) if hooks.is_dir() else (),
             read_only=permissions.read_only,
             hidden=permissions.hidden,

@@ -302,6 +302,19 @@ async def test_a_hook_answers_a_request_for_a_permission(home: Home, work: Path)
     assert not (work / "made").exists()
 
 
+async def test_a_model_judges_a_call(home: Home, work: Path) -> None:
+    question = {"type": "prompt", "prompt": "May this run? $ARGUMENTS"}
+    declare(work, PreToolUse=[question])
+    files = ({"module": "tool-filesystem"},)
+    write_new = call("write_file", file_path="new.txt", content="new")
+    script = [write_new, '{"ok": false, "reason": "not today"}', write_new, '{"ok": true}']
+
+    said = "\n".join(await ran(home, work, agent(*script, tools=files)))
+
+    assert said.count("not today") == 1
+    assert (work / "new.txt").read_text() == "new"
+
+
 # --- what they are told
 
 
@@ -430,6 +443,26 @@ async def test_a_prompt_can_be_stopped_and_a_finished_call_only_commented_on(wor
     assert post.action == "inject_context"
     assert "no" in str(post.context_injection)
     assert (work / "failed").exists()
+
+
+async def test_what_a_stop_hook_objects_to_is_told_with_the_next_request(work: Path) -> None:
+    declare(work, Stop=[saying(decision="block", reason="the tests fail")])
+    coordinator = await mounted(work)
+
+    await coordinator.hooks.emit("prompt:complete", {})
+    request = await coordinator.hooks.emit("provider:request", {})
+
+    assert "the tests fail" in str(request.context_injection)
+
+
+async def test_hooks_of_calls_that_run_side_by_side_share_one_file_of_variables(work: Path) -> None:
+    declare(work, PreToolUse=[command('echo "$CLAUDE_ENV_FILE" >> files')])
+    coordinator = await mounted(work)
+
+    await asyncio.gather(*(before(coordinator) for _ in range(4)))
+
+    lines = (work / "files").read_text().split()
+    assert (len(lines), len(set(lines))) == (4, 1)
 
 
 async def test_without_blocking_the_reasons_are_only_told(work: Path) -> None:
