@@ -1,6 +1,7 @@
 """From an installation to the first answer of a vendor's model: packages, the key, and which provider is meant."""
 
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -158,7 +159,7 @@ def test_packages_that_are_missing_are_named_with_what_installs_them(
     code = f"import sys; sys.path[:0] = [{stand_ins!r}]; from pathlib import Path; "
     code += f"from shared_packages import *; site = Path({str(site)!r}); "
     code += "[link(distribution(each.split('>')[0]), site) for each in sys.argv[5:]]"
-    uv.write_text(f'#!/bin/sh\necho "$@"\nexec {sys.executable} -c {json.dumps(code)} "$@"\n')
+    uv.write_text(f'#!/bin/sh\necho "$@"\nexec {shlex.quote(sys.executable)} -c {json.dumps(code)} "$@"\n')
     uv.chmod(0o755)
     installed = say("provider", "install", "openai")
     assert (installed.returncode, "pip install --python" in installed.stdout) == (0, True), installed.stderr

@@ -48,6 +48,8 @@ DEFAULTS: dict[str, Any] = {
     "compile.keep_going": False,
     "compile.timeout_seconds": 600,
     "sources.replace": {},
+    "routing.matrix": None,
+    "routing.overrides": None,
     "builds.url": None,
     "builds.max_bytes": 2147483648,
     "cache.keep_days": 30,

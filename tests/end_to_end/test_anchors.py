@@ -117,11 +117,9 @@ async def test_what_was_fetched_once_starts_again_without_the_repositories(mirro
         shutil.move(aside, mirrors.folder)
 
 
+@pytest.mark.parametrize("mirrors", ["ours"], indirect=True)
 async def test_the_bundle_does_not_open_our_gate(mirrors: Mirrors, tmp_path: Path) -> None:
     """Its `policy_driven_only: true, default_action: continue` would; what asks is the host of the session."""
-    mounted = mirrors.folder / "amplifier-module-tool-bash/amplifier_module_tool_bash/__init__.py"
-    if "A stand-in." in mounted.read_text():
-        pytest.skip("there is no guard among the stand-ins")
     call = {"tool_calls": [{"name": "bash", "arguments": {"command": "touch made"}}]}
     provider = {"module": "provider-mock", "config": {"script": [call, "{{last_tool_result}}"]}}
     file = tmp_path / "bundle.md"

@@ -231,6 +231,7 @@ def test_what_a_fetched_profile_would_get_is_asked_about_before_a_session_has_it
     field.press("Enter")
     question.get_by_role("button", name="Agree").click()
     expect(page.get_by_text("Heard.")).to_be_visible()
+    page.goto("about:blank")
     daemon.api.patch("/settings/agreements", json={"withdraw": [agreement]}).raise_for_status()
     daemon.api.delete(f"/sessions/{session_id}").raise_for_status()
     daemon.api.delete("/collections/theirs", params={"force": True}).raise_for_status()

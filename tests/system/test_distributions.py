@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import shlex
 import subprocess
 import sys
 import warnings
@@ -13,6 +14,7 @@ from amplifier_core._version import ECOSYSTEM_VERSION, warn_of_other_distributio
 from amplifier_system import distributions
 from amplifier_system.distributions import can_start, mixed_installation, refuse_mixed_installation
 
+PYTHON = shlex.quote(sys.executable)
 FILES = ("amplifier_core/__init__.py", "amplifier_core/session.py", "amplifier_foundation/__init__.py")
 
 
@@ -57,9 +59,9 @@ def test_another_kernel_that_was_there_first_is_named_and_nothing_stops(
     refuse_mixed_installation()
     said = capsys.readouterr().err
     assert said.startswith("warning: amplifier-core 2.0.2 and Amplifier are installed into the same files")
-    uninstall = f"{sys.executable} -m pip uninstall --yes amplifier amplifier-core amplifier-foundation"
+    uninstall = f"{PYTHON} -m pip uninstall --yes amplifier amplifier-core amplifier-foundation"
     assert said.splitlines()[-3:] == [
-        f"    {line}" for line in (uninstall, uninstall, f"{sys.executable} -m pip install amplifier==0.1.0")
+        f"    {line}" for line in (uninstall, uninstall, f"{PYTHON} -m pip install amplifier==0.1.0")
     ]
 
 
@@ -139,7 +141,7 @@ def test_the_remedy_installs_ours_from_where_it_came(site: Path, origin: str, so
     found = mixed_installation()
 
     assert found is not None
-    python = f"--python {sys.executable}"
+    python = f"--python {PYTHON}"
     assert found.remedy == (
         f"uv pip uninstall {python} amplifier-core amplifier-foundation amplifierd",
         f"uv pip uninstall {python} amplifier",
