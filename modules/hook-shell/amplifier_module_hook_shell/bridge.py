@@ -100,9 +100,9 @@ class ShellHookBridge:
         """Yield events with the names, handlers and priorities that belong to them."""
         for event in _EVENTS:
             yield event, MODULE_ID, self.handle, _PRIORITY
-        for event in _ANSWERED_AT_ONCE:
-            yield event, f"{MODULE_ID}-context", self.add, _PRIORITY
-        yield "tool:pre", f"{MODULE_ID}-call", self.note_call, _BEFORE_APPROVAL
+        yield "tool:pre", f"{MODULE_ID}-context", self.add, _PRIORITY
+        if self._has("PermissionRequest"):
+            yield "tool:pre", f"{MODULE_ID}-call", self.note_call, _BEFORE_APPROVAL
         yield "provider:request", f"{MODULE_ID}-context", self.tell, _PRIORITY
         yield "skill:loaded", MODULE_ID, self.skill_loaded, _PRIORITY
         yield "skill:unloaded", MODULE_ID, self.skill_unloaded, _PRIORITY
@@ -119,6 +119,8 @@ class ShellHookBridge:
 
     async def handle(self, event: str, data: dict[str, Any]) -> HookResult:
         """Run the hooks that are declared for an event."""
+        if not (self._groups or self._of_skills):
+            return NOTHING
         name = _EVENTS[event]
         if self._second:
             self._take_second()  # of an event whose round ended early
