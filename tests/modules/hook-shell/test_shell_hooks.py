@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
@@ -20,6 +21,12 @@ from amplifier_core.testing import MockCoordinator
 from amplifierd.home import Home
 
 TRUSTED = {"trust_project": True, "sandbox": "off"}
+
+
+@pytest.fixture(autouse=True)
+def own_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a session that is not closed leaves lies with the test's own files."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
 @pytest.fixture
@@ -534,6 +541,23 @@ async def test_in_a_sandbox_a_command_writes_to_the_project_alone(outside_tmp: P
     assert (work / "inside").exists()
     assert not (outside_tmp / "outside").exists()
     assert (work / "said").read_text() == "1\n"
+
+
+def left_in(folder: Path) -> list[str]:
+    return [path.name for path in folder.glob("amplifier-hooks-*/*")]
+
+
+async def test_a_cleanup_removes_what_hooks_left_for_one_another(work: Path, tmp_path: Path) -> None:
+    declare(work, PreToolUse=[command('echo A=1 > "$AMPLIFIER_ENV_FILE"')])
+    coordinator = MockCoordinator()
+    coordinator.register_capability("session.working_dir", str(work))
+    cleanup = await mount(coordinator, TRUSTED)
+    await before(coordinator)
+    left = left_in(tmp_path)
+
+    cleanup()
+
+    assert (left, left_in(tmp_path)) == (["environment"], [])
 
 
 async def test_switched_off_nothing_runs(work: Path) -> None:
