@@ -81,7 +81,7 @@ async def chosen_profile(home: Home, typed: str | None) -> ProfileId:
 async def _of_profile(home: Home, profile_id: ProfileId, config: ResolvedConfig | None) -> ChosenPlan:
     build = await home.profiles.ensure(profile_id)
     changes = project_overlay(config, profile_id) if config is not None else {}
-    plan = await home.plans.generate(build, overrides=changes or None)
+    plan = await home.plans.generate(build, overrides=changes or None, overrides_from_elsewhere=True)
     return ChosenPlan(str(profile_id), plan, build, replaced_sources(build.origins()))
 
 

@@ -51,12 +51,14 @@ class Plans:
         *,
         form: Form = "portable",
         overrides: Mapping[str, Any] | None = None,
+        overrides_from_elsewhere: bool = False,
         strict: bool = False,
     ) -> dict[str, Any]:
         """Return the mount plan of a build, or of a profile, which is compiled first if its build is missing or stale.
 
-        The build is all that is looked at. `overrides` are a request's settings, laid over its plan; `strict` refuses a
-        profile without a context.
+        The build is all that is looked at. `overrides` are a request's settings, laid over its plan; those
+        `overrides_from_elsewhere`, of a project or a request, can only tighten its guards. `strict` refuses a profile
+        without a context.
 
         Raises:
             ValueError: the id is not `collection/profile`.
@@ -65,7 +67,7 @@ class Plans:
             ProfileCompilationError: the build cannot be made, or cannot be read.
         """
         build = await self._build(id_or_build)
-        plan, given = await asyncio.to_thread(self._lay_over, build, overrides)
+        plan, given = await asyncio.to_thread(self._lay_over, build, overrides, not overrides_from_elsewhere)
         if strict:
             _check_context(build, given)
         return plan if form == "portable" else await asyncio.to_thread(self.convert, plan, form, build=build)
@@ -155,12 +157,14 @@ class Plans:
                 f"Profile cache directory not found: {directory}. Profile {known} must be compiled/cached first."
             ) from error
 
-    def _lay_over(self, build: Build, overrides: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _lay_over(
+        self, build: Build, overrides: Mapping[str, Any] | None, is_own: bool = True
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return a build's plan with overrides, and these as sections."""
         plan = build.plan()
         if not overrides:
             return plan, {}
-        return lay_over(plan, overrides, build.profile_id, allow_modules=self._allow_modules)
+        return lay_over(plan, overrides, build.profile_id, allow_modules=self._allow_modules, is_own=is_own)
 
     def _layers(self, build: Build, overrides: Mapping[str, Any] | None) -> _Layers:
         return _Layers(build, build.plan(), build.origins(), *self._lay_over(build, overrides))

@@ -13,21 +13,30 @@ from amplifierd.profiles.builds.plan_generation import agent_from_mapping, inlin
 from amplifierd.profiles.documents.inheritance import DEFAULT_CONTEXT, exclude, find_missing, merge_sections
 from amplifierd.profiles.documents.overrides import read_overrides
 
-from .guards import guard_of, tightened, without_guards
+from .guards import confined, guard_of, tightened, without_guards
 
 REQUEST = "request"
 """Names the layer of what a request changes."""
 
 
 def lay_over(
-    plan: Mapping[str, Any], overrides: Mapping[str, Any], profile_id: ProfileId, *, allow_modules: bool
+    plan: Mapping[str, Any],
+    overrides: Mapping[str, Any],
+    profile_id: ProfileId,
+    *,
+    allow_modules: bool,
+    is_own: bool = True,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return a portable plan with a request's overrides laid over it, and the sections that were laid over.
+
+    Overrides that are not the person's own can only tighten the guards.
 
     Raises:
         ProfileValidationError: the overrides are not allowed, or leave no plan; with all issues.
     """
     given = read_overrides(overrides, plan, allow_modules=allow_modules)
+    if not is_own:
+        given = _tightening(given, plan)
     if given.get("agents"):
         given["agents"] = {name: _agent(name, agent, profile_id) for name, agent in given["agents"].items()}
     kept = exclude(plan, given.get("exclude") or {}, lambda location: None)
@@ -62,7 +71,12 @@ def lay_over_plan(plan: Mapping[str, Any], overrides: Mapping[str, Any], *, allo
 
 
 def _tightening(given: dict[str, Any], plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return overrides in which each guard has the whole configuration that it gets: its own, and more."""
+    """Return overrides in which each guard has the whole configuration that it gets: its own, and more.
+
+    Tools of which they would take the sandbox away keep it.
+    """
+    if given.get("tools"):
+        given = {**given, "tools": confined(given["tools"])[0]}
     hooks = given.get("hooks") or []
     if all(guard_of(entry) is None for entry in hooks):
         return given

@@ -185,7 +185,12 @@ class Creation:
         if request.profile is not None:
             setup = await self._setups.of_profile(request.profile, request.working_dir, build=request.build)
             assert setup.build is not None
-            plan = await self._plans.generate(setup.build, form=request.form, overrides=request.overrides)
+            plan = await self._plans.generate(
+                setup.build,
+                form=request.form,
+                overrides=request.overrides,
+                overrides_from_elsewhere=not request.has_own_overrides,
+            )
             plan["session"] = _with_profile_name(plan["session"], str(setup.profile_id))
             return setup, plan
         if request.bundle is not None:

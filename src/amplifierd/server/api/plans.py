@@ -102,7 +102,13 @@ async def generate_plan(daemon: TheDaemon, caller: Runner, body: PlanRequest, wa
     async def work() -> dict[str, Any]:
         await asyncio.to_thread(home.profiles.get, profile_id)
         build = await home.profiles.ensure(profile_id)
-        plan = await home.plans.generate(build, form=body.form, overrides=body.settings_overrides, strict=body.strict)
+        plan = await home.plans.generate(
+            build,
+            form=body.form,
+            overrides=body.settings_overrides,
+            overrides_from_elsewhere=True,
+            strict=body.strict,
+        )
         return {
             "profile_id": str(profile_id),
             "form": body.form,

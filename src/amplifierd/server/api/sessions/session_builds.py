@@ -108,12 +108,12 @@ async def compare_with_newest(daemon: TheDaemon, caller: Reader, session_id: Ses
 
 
 async def _difference(daemon: Daemon, record: SessionRecord, own: Build | None, newest: Build) -> PlanDifference:
-    plans, overrides = daemon.home.plans, record.settings_overrides
+    plans, overrides, is_foreign = daemon.home.plans, record.settings_overrides, not record.own_overrides
     if own is None:
         before = await daemon.home.sessions.reader.plan(record.session_id)
     else:
-        before = await plans.generate(own, overrides=overrides)
-    after = await plans.generate(newest, overrides=overrides)
+        before = await plans.generate(own, overrides=overrides, overrides_from_elsewhere=is_foreign)
+    after = await plans.generate(newest, overrides=overrides, overrides_from_elsewhere=is_foreign)
     sides = (without_secrets(before), without_secrets(after))
     found = await asyncio.to_thread(plans.diff, *sides, builds=(own, newest))
     return PlanDifference(**found.to_dict(), text=str(found))
