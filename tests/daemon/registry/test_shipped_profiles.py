@@ -70,7 +70,8 @@ def test_every_profile_descends_from_the_common_parent(shipped: Any, name: str, 
         (
             "coding",
             "loop-streaming context-simple provider-anthropic provider-openai tool-filesystem tool-search tool-todo "
-            "tool-web tool-bash tool-delegate tool-mode hooks-redaction hooks-approval hooks-mode hooks-routing",
+            "tool-web tool-bash tool-delegate tool-mode tool-skills hooks-redaction hooks-approval hooks-mode "
+            "hooks-routing",
         ),
         (
             "research",
