@@ -86,6 +86,8 @@ COMMAND_HEAD = """\
 - Add `--json` to any command that lists or shows something, and it prints JSON.
 - Name a profile by its id or its name, and a session by its id or the start of it, its name, or the word `last`.
 - An error says what is wrong, where, and how to fix it; `amplifier --debug COMMAND` adds the traceback.
+- A session goes on without a tool that is broken. It is named where you type, at the end of each turn and as `missing`
+  in the JSON of `run`; with `run --strict` nothing is asked then, and the exit code is 1.
 - Log messages go to `state/logs/amplifierd/command.log` in the home.
 
 ## Chat

@@ -15,7 +15,7 @@ from .attended_session import AttendedSession, Interrupts
 from .exit_codes import ExitCode
 from .failures import error_lines, say
 from .prompt_input import Prompt
-from .session_names import short_id
+from .session_names import missing_modules, short_id, without
 from .turn_view import TurnView, summary
 
 Output = Literal["text", "json", "jsonl"]
@@ -71,7 +71,8 @@ def conclude(session: AttendedSession, done: dict[str, Any], bell_after: float, 
     if is_terminal:
         usage = done.get("usage") or {}
         ending = "" if done.get("status") == "completed" else f"{done.get('status')} · "
-        write(styled(f"{ending}{summary(usage)} · session {short_id(session.session_id)}", "dim"))
+        lacking = "".join(f" · {words}" for words in filter(None, [without(missing_modules(session.record))]))
+        write(styled(f"{ending}{summary(usage)}{lacking} · session {short_id(session.session_id)}", "dim"))
         if (usage.get("seconds") or 0) >= bell_after > 0:
             notify(f"the turn has ended: {done.get('status')}", how, sys.stdout)
 
@@ -80,7 +81,8 @@ def _result(session: AttendedSession, done: dict[str, Any]) -> dict[str, Any]:
     record = session.record
     about = {"session_id": session.session_id, "profile": record.profile_name, "bundle": record.bundle}
     keys = ("status", "response", "finish_reason", "turn", "usage", "error")
-    return {**about, "model": record.model, **{key: done.get(key) for key in keys}}
+    ended = {key: done.get(key) for key in keys}
+    return {**about, "model": record.model, **ended, "missing": missing_modules(record)}
 
 
 def exit_code(done: dict[str, Any], interruptions: int = 0) -> ExitCode:

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from amplifier_core.exceptions import AmplifierError
 from amplifier_core.mount_plan import SESSION_MEMBERS, MountPlan
 from amplifier_system.startup import end_the_start
 from amplifierd.home import Home
@@ -19,7 +20,7 @@ from amplifierd.store.record import SessionRecord
 from .attended_session import AttendedSession
 from .failures import UsageError, did_you_mean, say
 from .session_choice import find_profile, picked_provider
-from .session_names import short_id
+from .session_names import missing_modules, short_id, without
 from .session_places import SessionPlace, lost_with
 
 Opening = Awaitable[AttendedSession]
@@ -65,6 +66,19 @@ async def begun(home: Home, opening: Opening, tell: Callable[[str], None]) -> At
     if session.repaired:
         tell("note: the last turn was interrupted; the session has been repaired")
     return session
+
+
+def refuse_missing(record: SessionRecord) -> None:
+    """Take a session only if all modules of its plan are there.
+
+    Raises:
+        AmplifierError: one is not.
+    """
+    if missing := missing_modules(record):
+        raise AmplifierError(
+            f"the session would run {without(missing)}; nothing was asked",
+            hint="mend what the warning names, or leave out --strict",
+        )
 
 
 async def resumed(

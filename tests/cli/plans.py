@@ -13,8 +13,12 @@ def plan_file(
     provider: Mapping[str, Any] | None = None,
     guarded: bool = False,
     agents: Mapping[str, Any] | None = None,
+    broken: str | None = None,
 ) -> str:
-    """Write a plan whose model says what the script has, and return its path; `guarded` asks before commands run."""
+    """Write a plan whose model says what the script has, and return its path; `guarded` asks before commands run.
+
+    `broken` names a tool that is not there.
+    """
     config = {"script": [*script], "on_exhausted": "canned", "tool_trigger": None, **(provider or {})}
     plan: dict[str, Any] = {
         "session": {"orchestrator": {"module": "loop-streaming"}, "context": {"module": "context-simple"}},
@@ -22,6 +26,8 @@ def plan_file(
         "tools": [{"module": "tool-filesystem"}, {"module": "tool-bash", "config": {"sandbox": "off"}}],
         "hooks": [{"module": "hooks-approval", "config": {"ask_user_fallback": True}}] if guarded else [],
     }
+    if broken:
+        plan["tools"] = [*plan["tools"], {"module": broken}]
     if agents:
         plan["tools"] = [*plan["tools"], {"module": "tool-task", "config": {"exclude_tools": ["tool-task"]}}]
         plan["agents"] = dict(agents)

@@ -47,6 +47,17 @@ def test_an_answer_is_streamed_and_the_session_is_kept(amplifier: Any) -> None:
     assert terminal.end() == 0
 
 
+def test_a_broken_tool_is_named_where_one_types_and_where_a_turn_ends(anywhere: Any) -> None:
+    terminal = Terminal(anywhere, "chat", "--plan", plan_file(anywhere.work, ["Hello."], broken="tool-days"))
+    terminal.expect("without tool-days >")
+
+    terminal.type("Hi")
+    terminal.expect("tokens · without tool-days")
+
+    terminal.press(CTRL_D)
+    assert terminal.end() == 0
+
+
 def test_words_reach_the_agent_while_it_works_and_others_wait(anywhere: Any) -> None:
     terminal = chat(anywhere, [SLOW, "Heard: {{last_user}}", "Next: {{last_user}}"])
     terminal.type("Begin")

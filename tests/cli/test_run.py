@@ -127,6 +127,19 @@ def test_a_failed_turn_says_why_and_exits_with_1(say: Say, amplifier: Any) -> No
     assert "no such key" in said.err
 
 
+def test_a_broken_tool_is_named_in_the_json_and_strict_refuses_it(say: Say, amplifier: Any) -> None:
+    plan = plan_file(amplifier.work, ["Hello."], broken="tool-days")
+
+    found = answer(say("run", "--plan", plan, "-o", "json", "Hi"))
+    refused = say("run", "--plan", plan, "--strict", "-o", "json", "Hi")
+    whole = say("run", "--plan", plan_file(amplifier.work, ["Hello."]), "--strict", "-o", "json", "Hi")
+
+    assert (found["response"], [each["module_id"] for each in found["missing"]]) == ("Hello.", ["tool-days"])
+    assert (refused.code, refused.out) == (1, "")
+    assert "error: the session would run without tool-days; nothing was asked" in refused.err
+    assert answer(whole)["missing"] == []
+
+
 def test_what_would_be_asked_is_denied_in_a_pipe_and_allowed_with_yes(say: Say, amplifier: Any) -> None:
     plan = plan_file(amplifier.work, [call("bash", command="touch made"), "{{last_tool_result}}"], guarded=True)
 

@@ -13,7 +13,7 @@ from prompt_toolkit.completion import DummyCompleter
 from amplifier_cli.approval_prompt import TerminalApprover
 from amplifier_cli.attended_session import stopping_words
 from amplifier_cli.config import AppConfig
-from amplifier_cli.session_names import short_id
+from amplifier_cli.session_names import short_id, standing
 from amplifier_cli.terminal.render import styled
 from amplifier_cli.turn_view import TurnView
 from amplifier_core.exceptions import AmplifierError
@@ -53,7 +53,7 @@ class Attached:
             on_interrupt=self._leave,
             on_stop=lambda: self._tasks.add(start_task(self._told(self._stop()))),
             on_expand=lambda: None,
-            level=lambda: self._session.record.permission_level or "",
+            standing=lambda: standing(self._session.record),
             on_level=self._choose_next_level,
         )
         self._choosing: asyncio.Task[None] | None = None
@@ -91,7 +91,7 @@ class Attached:
             if self._view.is_end(event):
                 self._cancels = 0
                 self._view.end()
-                for line in ending(event["data"]):
+                for line in ending(event["data"], self._session.record):
                     self._page.line(line)
             self._redraw()
 

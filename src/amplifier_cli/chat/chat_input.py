@@ -54,8 +54,8 @@ class ChatInput:
     """Reads lines while the agent works; what others print appears above.
 
     `is_busy` says whether a turn runs, `status` what is going on, `on_interrupt` what Ctrl-C does; it returns whether
-    that was anything. `on_stop` is what Esc does meanwhile, `on_expand` what Ctrl-O does. `level` stands before the
-    line, and `on_level` is what Shift-Tab does to it. Images that are pasted are kept in `attachments`.
+    that was anything. `on_stop` is what Esc does meanwhile, `on_expand` what Ctrl-O does. `standing` is what
+    stands before the line, and `on_level` is what Shift-Tab does. Images that are pasted are kept in `attachments`.
     """
 
     def __init__(
@@ -68,12 +68,12 @@ class ChatInput:
         on_interrupt: Callable[[], bool],
         on_stop: Callable[[], object],
         on_expand: Callable[[], None],
-        level: Callable[[], str],
+        standing: Callable[[], str],
         on_level: Callable[[], None],
     ) -> None:
         self._is_busy, self._status, self._on_expand = is_busy, status, on_expand
         self._on_interrupt, self._on_stop = on_interrupt, on_stop
-        self._level, self._on_level = level, on_level
+        self._standing, self._on_level = standing, on_level
         self.question = ""
         self.attachments = Attachments()
         self._prepared = ""
@@ -141,8 +141,8 @@ class ChatInput:
             return ANSI(shown(f"{bold}{self.question}{plain}"))
         status = self._status()
         above = f"{dim}{status}{plain}\n" if status else ""
-        level = self._level()
-        mark = f"{dim}{level}{plain} " if level else ""
+        standing = self._standing()
+        mark = f"{dim}{standing}{plain} " if standing else ""
         return ANSI(shown(f"{above}{mark}{bold}> {plain}"))
 
     def _keys(self) -> KeyBindings:

@@ -22,7 +22,7 @@ from amplifier_cli.attended_session import AttendedSession, stopping_words
 from amplifier_cli.config import ResolvedConfig
 from amplifier_cli.failures import error_lines
 from amplifier_cli.resumption import Opening, begun
-from amplifier_cli.session_names import agent_of, short_id
+from amplifier_cli.session_names import agent_of, missing_modules, short_id, standing, without
 from amplifier_cli.session_places import SessionPlace, lost_with
 from amplifier_cli.terminal.render import ago, counted, message_text, notify, styled
 from amplifier_cli.turn_view import Details, Event, TurnView, summary
@@ -36,6 +36,7 @@ from amplifierd.exceptions import (
     SteeringUnsupportedError,
 )
 from amplifierd.home import Home
+from amplifierd.store.record import SessionRecord
 
 from .chat_input import QUEUED, ChatInput, Questions, agreed_in_chat
 from .chat_page import ChatPage
@@ -83,7 +84,7 @@ class Chat:
             on_interrupt=self._interrupt,
             on_stop=self._interrupt,
             on_expand=lambda: self.expand(self.details.last),
-            level=lambda: self.session.record.permission_level or "",
+            standing=lambda: standing(self.session.record),
             on_level=lambda: self.in_background(self.choose_level(next_level(self.session.record.permission_level))),
         )
         self._plan = PlanReview()
@@ -349,7 +350,7 @@ class Chat:
         done = event["data"]
         if self.session.record.permission_level == "plan" and done.get("status") == "completed":
             self._plan.offer(self.page)
-        for line in ending(done):
+        for line in ending(done, self.session.record):
             self.page.line(line)
         usage = done.get("usage") or {}
         if (usage.get("seconds") or 0) >= self.config.values.bell_after > 0:
@@ -490,10 +491,11 @@ def _read(file: Path) -> OwnCommand:
     return OwnCommand(file.stem, description, body.strip())
 
 
-def ending(done: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is to be said when a turn is over: its error, and what it used."""
+def ending(done: Mapping[str, Any], record: SessionRecord) -> Iterator[str]:
+    """Yield what is to be said when a turn is over: its error, what it used, and what the session goes without."""
     if error := done.get("error"):
         found, *fix = error_lines(error)
         yield "\n".join([styled(found, "red"), *fix])
     how = "" if done.get("status") == "completed" else f"{done.get('status')} · "
-    yield styled(f"{how}{summary(done.get('usage') or {})}\n", "dim")
+    parts = [f"{how}{summary(done.get('usage') or {})}", without(missing_modules(record))]
+    yield styled(f"{' · '.join(filter(None, parts))}\n", "dim")

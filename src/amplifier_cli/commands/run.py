@@ -34,7 +34,7 @@ from amplifier_cli.options import (
 )
 from amplifier_cli.project_trust import trusted_config
 from amplifier_cli.prompt_input import Prompt, read_prompt
-from amplifier_cli.resumption import attended, resumed
+from amplifier_cli.resumption import attended, refuse_missing, resumed
 from amplifier_cli.session_choice import chosen_agent, find_session
 from amplifier_cli.session_places import agreed_directory, place_for
 from amplifierd.store.record import checked_name
@@ -80,6 +80,9 @@ def run(
     yes: Yes = False,
     offline: Offline = False,
     frozen: Frozen = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Fail, before anything is asked, if a module of the agent is missing.")
+    ] = False,
     daemon: Daemon = None,
 ) -> None:
     """Give an agent one task and print its answer.
@@ -107,6 +110,7 @@ def run(
         name=name,
         yes=yes,
         frozen=frozen,
+        strict=strict,
         daemon=daemon,
         flags=flags,
     )
@@ -124,6 +128,7 @@ async def _run(
     name: str | None,
     yes: bool,
     frozen: bool,
+    strict: bool,
     daemon: bool | None,
     flags: dict[str, Any],
 ) -> ExitCode:
@@ -141,6 +146,8 @@ async def _run(
             opening = place.open(agent, approver, name=name)
         answers = stack.enter_context(answers_alone())
         session = await stack.enter_async_context(attended(home, opening))
+        if strict:
+            refuse_missing(session.record)
         return await run_turn(
             session,
             prompt,
