@@ -48,6 +48,21 @@ def test_a_repository_is_added_synced_and_removed(say: Say, repository: Reposito
     assert "team" not in say("collection", "list").out
 
 
+def test_only_a_profile_that_can_run_is_offered_to_be_run(say: Say, repository: Repository) -> None:
+    tools = "tools:\n  - module: tool-days\n    source: ~/tool-days\n"
+    local = profile("days").replace("---\nBe brief", f"{tools}---\nBe brief")
+    repository.commit({"profiles/days.md": local})
+
+    added = say("collection", "add", "team", repository.source)
+
+    assert (added.code, "local path in a remote profile" in added.err) == (0, True), added.err
+    assert "team/days: cannot run; see amplifier profile compile team/days" in added.out
+    assert "--profile team/days" not in added.out
+    assert "team/terse: amplifier run --profile team/terse" in added.out
+    assert say("run", "--profile", "team/days", "Hi").code == 1
+    assert say("profile", "compile", "team/days").code == 1
+
+
 def test_what_lies_beside_the_profiles_is_shown(say: Say, repository: Repository) -> None:
     say("collection", "add", "team", repository.source, "--no-compile")
 

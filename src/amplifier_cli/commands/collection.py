@@ -100,7 +100,9 @@ def add(
         if result.warning:
             say(f"warning: {result.warning}")
         for profile in home.collections.get(name).profiles:
-            write(f"  {name}/{profile.name}: amplifier run --profile {name}/{profile.name}")
+            is_usable = profile.name not in result.unusable and profile.status != "invalid"
+            does = "amplifier run --profile" if is_usable else "cannot run; see amplifier profile compile"
+            write(f"  {name}/{profile.name}: {does} {name}/{profile.name}")
 
     in_home(ctx, work, offline=offline or None)
 

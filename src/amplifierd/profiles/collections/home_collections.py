@@ -115,7 +115,9 @@ class Collections:
         noun = "profile" if count == 1 else "profiles"
         problems = [issue for issue in result.errors if issue.severity == "error" or issue.code == DEPENDENCY_MISSING]
         warning = "; ".join(issue.message for issue in problems) if problems else None
-        return AddResult(True, collection_id, count, f"Collection '{collection_id}' added with {count} {noun}", warning)
+        failed = tuple(sorted({issue.location for issue in problems if issue.severity == "error" and issue.location}))
+        message = f"Collection '{collection_id}' added with {count} {noun}"
+        return AddResult(True, collection_id, count, message, warning, failed)
 
     async def update(
         self,

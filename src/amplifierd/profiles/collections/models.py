@@ -109,13 +109,17 @@ class Inventory:
 
 @dataclass(frozen=True, slots=True)
 class AddResult:
-    """What came of registering a collection; `warning` tells which of its profiles cannot be used, and why."""
+    """What came of registering a collection; `warning` tells which of its profiles cannot be used, and why.
+
+    `unusable` has the names of those that have no build because of an error.
+    """
 
     success: bool
     collection_id: str
     profile_count: int
     message: str
     warning: str | None = None
+    unusable: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
