@@ -156,7 +156,7 @@ class TurnView:
     def _tool_done(self, event: Event, data: Mapping[str, Any]) -> None:
         self._now(event, "")
         number = self._calls.pop(_call_id(event, data), None)
-        found = outcome(data) if event["event"] == "tool:outcome" else str(data.get("error") or "")
+        found = outcome(data) if event["event"] == "tool:outcome" else shortened(error_text(data), _WIDE * 2)
         if number is None:
             return
         if self._details is not None:
@@ -349,10 +349,15 @@ def outcome(data: Mapping[str, Any]) -> str:
     result = data.get("result")
     result = result if isinstance(result, Mapping) else {}
     if not data.get("success", True):
-        error = result.get("error")
-        text = error.get("message") if isinstance(error, Mapping) else error
-        return shortened(str(text or data.get("content") or "it failed"), _WIDE * 2)
+        return shortened(error_text(result) or str(data.get("content") or "it failed"), _WIDE * 2)
     return _summed_up(result.get("output"))
+
+
+def error_text(data: Mapping[str, Any]) -> str:
+    """Return the sentence of the `error` of a result or an event, empty where there is none."""
+    error = data.get("error")
+    text = error.get("message") or error.get("msg") if isinstance(error, Mapping) else error
+    return str(text or "")
 
 
 def diff_lines(arguments: Any) -> Iterator[str]:
@@ -502,7 +507,7 @@ def outcome_text(data: Mapping[str, Any]) -> str:
     result = data.get("result")
     result = result if isinstance(result, Mapping) else {}
     output = result.get("output") if result.get("success", True) else result.get("error")
-    return input_text(output if output is not None else data.get("content") or data.get("error"))
+    return input_text(output if output is not None else data.get("content") or error_text(data))
 
 
 def _text(value: Any) -> str:

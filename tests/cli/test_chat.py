@@ -58,6 +58,17 @@ def test_a_broken_tool_is_named_where_one_types_and_where_a_turn_ends(anywhere: 
     assert terminal.end() == 0
 
 
+def test_an_unknown_tool_is_told_in_a_sentence(amplifier: Any) -> None:
+    plan = plan_file(amplifier.work, [call("delegate", instruction="do it"), "Done."])
+    terminal = Terminal(amplifier, "run", "--plan", plan, "Hi")
+
+    said = terminal.expect("tokens")
+
+    assert "✗ Tool 'delegate' not found" in said
+    assert "RuntimeError" not in said
+    assert terminal.end() == 0
+
+
 def test_words_reach_the_agent_while_it_works_and_others_wait(anywhere: Any) -> None:
     terminal = chat(anywhere, [SLOW, "Heard: {{last_user}}", "Next: {{last_user}}"])
     terminal.type("Begin")
