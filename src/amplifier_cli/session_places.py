@@ -17,7 +17,7 @@ from amplifierd.exceptions import AgreementNeededError, SessionHeldError
 from amplifierd.home import Home
 from amplifierd.paths import Paths
 from amplifierd.server.run_file import find_running
-from amplifierd.sessions.module_record import choose_mode, modes_of
+from amplifierd.sessions.module_record import choose_mode, modes_of, skills_of
 from amplifierd.sessions.questions.approval import Approver
 from amplifierd.sessions.session import SessionOpening
 from amplifierd.sessions.working_place import unfit_working_dir
@@ -380,6 +380,9 @@ class LocalSession:
 
     async def choose_mode(self, name: str | None) -> dict[str, Any]:
         return await choose_mode(await self._session.load(), name)
+
+    async def skills(self) -> dict[str, Any]:
+        return await skills_of(await self._session.load())
 
     async def compact(self) -> Compaction:
         return await self._once_agreed(self._session.compact)

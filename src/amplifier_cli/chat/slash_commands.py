@@ -174,6 +174,29 @@ async def _agents(chat: Chat, arguments: str) -> None:
     chat.page.line(f"  {', '.join(names)}" if names else "  this agent has no sub-agents")
 
 
+async def _skills(chat: Chat, arguments: str) -> None:
+    if arguments not in ("", "--check"):
+        raise UsageError(f"/skills does not know {arguments!r}", hint="/skills [--check]")
+    found = await chat.session.skills()
+    if arguments:
+        for one in found["diagnostics"]:
+            chat.page.line(styled(f"  {one['severity']}: {one['path']}: {one['message']}", "yellow"))
+        if not found["diagnostics"]:
+            chat.page.line("  nothing is wrong with its skills")
+        return
+    if not found["skills"]:
+        chat.page.line("  this session has no skills: none is found, or tool-skills is not in its profile")
+    for source in dict.fromkeys(skill["source"] for skill in found["skills"]):
+        chat.page.line(styled(f"  {source}", "dim"))
+        for skill in (skill for skill in found["skills"] if skill["source"] == source):
+            shortcut = f"shortcut {skill['shortcut']}" if skill["shortcut"] else ""
+            marks = [shortcut, "fork" if skill["is_fork"] else "", "" if skill["trusted"] else "not trusted"]
+            words = ", ".join(filter(None, marks))
+            chat.page.line(f"    {skill['name']:<20} {shortened(skill['description'], 60)}{words and f' ({words})'}")
+    if found["diagnostics"]:
+        chat.page.line(styled(f"  /skills --check shows {counted(len(found['diagnostics']), 'problem')}", "yellow"))
+
+
 async def _profile(chat: Chat, arguments: str) -> None:
     if not arguments:
         chat.page.line(f"  {(await chat.session.read()).profile_name or 'none: the session runs a bundle or a plan'}")
@@ -341,6 +364,7 @@ COMMANDS: dict[str, SlashCommand] = {
     "agents": SlashCommand(_agents, "list the agents it can delegate to"),
     "modes": SlashCommand(show_modes, "list the modes", "[--all]"),
     "mode": SlashCommand(choose_mode, "show or enter a mode, perhaps with a prompt", "[NAME [TEXT] | info NAME | off]"),
+    "skills": SlashCommand(_skills, "list the skills it can load, or what is wrong with them", "[--check]"),
     "permissions": SlashCommand(
         show_permissions,
         "show or choose what it may do without asking; take back an always",

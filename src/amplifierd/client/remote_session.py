@@ -255,6 +255,10 @@ class RemoteSession:
         """Enter a mode, or leave the one that is on."""
         return await self.client.post(f"{self.path}/mode", {"name": name})
 
+    async def skills(self) -> dict[str, Any]:
+        """The skills that it can load, and what is wrong with skills."""
+        return await self.client.get(f"{self.path}/skills")
+
     async def compact(self) -> Compaction:
         """Leave older parts of the conversation out of what the model sees; the session keeps all of them."""
         return Compaction.from_json(await self.client.post(f"{self.path}/compact"))

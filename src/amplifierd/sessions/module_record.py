@@ -1,7 +1,8 @@
-"""What a session's modules keep of it: in its record a name, a description and the mode; in `hooks-mode` the modes."""
+"""What a session's modules know of it: in its record a name, a description and the mode; its modes and its skills."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from .runner import ExecutionRunner
 
 CAPABILITY = "session.record"
+
+_SKILLS = "skills_discovery"
 
 _FOR_MODULES = frozenset(
     {"name", "name_generated_at", "description", "description_updated_at", "active_mode", "mode_policy"}
@@ -85,3 +88,29 @@ async def choose_mode(coordinator: ModuleCoordinator, name: str | None) -> dict[
     except Exception as error:
         raise SessionStateError(describe(error), hint="list the modes that there are") from error
     return modes_of(coordinator)
+
+
+async def skills_of(coordinator: ModuleCoordinator) -> dict[str, Any]:
+    """The skills that a session can load, and all that is wrong with skills; empty in a session without them."""
+    discovery = coordinator.get_capability(_SKILLS)
+    if discovery is None:
+        return {"skills": [], "diagnostics": []}
+    return await asyncio.to_thread(_look_for_skills, discovery)
+
+
+def _look_for_skills(discovery: Any) -> dict[str, Any]:
+    diagnostics = [each.to_dict() for each in getattr(discovery, "diagnostics", ())]
+    found = [(name, description, discovery.find(name)) for name, description in discovery.list_skills()]
+    skills = [
+        {
+            "name": name,
+            "description": description,
+            "source": str(getattr(skill, "source", "")),
+            "is_fork": getattr(skill, "context", None) == "fork",
+            "shortcut": getattr(skill, "shortcut", None),
+            "trusted": getattr(skill, "trusted", False) is True,
+            "diagnostics": [each for each in diagnostics if each["path"] == str(getattr(skill, "path", None))],
+        }
+        for name, description, skill in found
+    ]
+    return {"skills": skills, "diagnostics": diagnostics}

@@ -9,7 +9,7 @@ from amplifier_core import ModuleCoordinator
 from amplifier_core.mount_plan import MountPlan
 from amplifier_core.utils import json_safe
 from amplifier_core.utils.tool_schema import tool_schema
-from amplifierd.sessions.module_record import modes_of
+from amplifierd.sessions.module_record import modes_of, skills_of
 from amplifierd.sessions.routing import routing_of
 from amplifierd.sessions.session import Session
 
@@ -71,6 +71,10 @@ def _mode(session: Session, plan: Plan) -> Listed:
     return [json_safe(modes_of(_coordinator(session)))]
 
 
+async def _skills(session: Session, plan: Plan) -> Listed:
+    return [json_safe(await skills_of(_coordinator(session)))]
+
+
 INSPECTIONS: Mapping[Part, Callable[[Session, Plan], Listed | Awaitable[Listed]]] = {
     "modules": _modules,
     "tools": _tools,
@@ -79,6 +83,7 @@ INSPECTIONS: Mapping[Part, Callable[[Session, Plan], Listed | Awaitable[Listed]]
     "agents": _agents,
     "routing": _routing,
     "mode": _mode,
+    "skills": _skills,
 }
 
 

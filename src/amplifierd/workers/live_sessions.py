@@ -24,7 +24,7 @@ from amplifierd.store.cursor import Cursor
 from amplifierd.store.protocol import Message
 from amplifierd.store.record import Activity, SessionRecord, SessionState
 
-Part = Literal["modules", "tools", "hooks", "capabilities", "agents", "routing", "mode"]
+Part = Literal["modules", "tools", "hooks", "capabilities", "agents", "routing", "mode", "skills"]
 """What can be looked at in a live session."""
 
 

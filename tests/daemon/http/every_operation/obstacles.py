@@ -22,7 +22,7 @@ LOADING = _of_session(
     *("POST /execute", "POST /execute/stream", "POST /steer", "DELETE /queue/{position}"),
     *("POST /resume", "POST /approvals/{request_id}", "POST /compact", "POST /change-agent"),
     *("GET /modules", "GET /tools", "GET /hooks", "GET /capabilities", "GET /agents"),
-    *("GET /routing", "GET /mode", "POST /mode"),
+    *("GET /routing", "GET /mode", "POST /mode", "GET /skills"),
 )
 """Operations that load the modules of a session, in whatever state it is."""
 

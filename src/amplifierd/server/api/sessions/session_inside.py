@@ -101,6 +101,31 @@ class Modes(Answer):
     policy: ModePolicy | None = None
 
 
+class SkillDiagnostic(Answer):
+    """What is wrong with a skill or a source of skills, where, and by which rule."""
+
+    path: str
+    field: str
+    rule: str
+    severity: str
+    message: str
+
+
+class ListedSkill(Answer):
+    name: str
+    description: str
+    source: str
+    is_fork: bool = Field(description="whether it is carried out in a session of its own")
+    shortcut: str | None
+    trusted: bool = Field(description="whether its commands may run and its hooks are announced")
+    diagnostics: list[SkillDiagnostic] = Field(description="what is wrong with its file")
+
+
+class Skills(Answer):
+    skills: list[ListedSkill]
+    diagnostics: list[SkillDiagnostic] = Field(description="also of skills that are hidden or skipped, and of sources")
+
+
 class RequestSummary(Answer):
     request_id: str
     number: int
@@ -194,6 +219,14 @@ async def choose_mode(daemon: TheDaemon, caller: Runner, session_id: SessionId, 
     """Enter a mode, or leave the one that is on; loads the session if necessary."""
     await daemon.access.get(caller, session_id)
     return Modes(**await daemon.live.choose_mode(session_id, body.name))
+
+
+@router.get("/skills", responses=LOADING)
+async def list_skills(daemon: TheDaemon, caller: Runner, session_id: SessionId) -> Skills:
+    """List the skills that a session can load, with what is wrong with skills; loads the session if necessary."""
+    await daemon.access.get(caller, session_id)
+    (found,) = await daemon.live.inspect(session_id, "skills")
+    return Skills(**found)
 
 
 @router.get("/requests")
