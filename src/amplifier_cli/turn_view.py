@@ -45,7 +45,8 @@ class TurnView:
         self._page, self._session_id, self._show_thinking = page, session_id, show_thinking
         self._details = details
         self._stream = AnswerStream()
-        self._calls: dict[tuple[str, str], int] = {}
+        self._calls: dict[tuple[str, str], tuple[int, str]] = {}
+        self._last_drawn: tuple[str, str] | None = None
         self._agents = AgentTree()
         self._has_drawn_calls = False
         self._turn_id: str | None = None
@@ -146,7 +147,8 @@ class TurnView:
     def _tool(self, event: Event, data: Mapping[str, Any]) -> None:
         line = called(str(data.get("tool_name")), data.get("tool_input"))
         number = self._keep(f"● {data.get('tool_name')}", input_text(data.get("tool_input")))
-        self._calls[_call_id(event, data)] = number
+        self._last_drawn = _call_id(event, data)
+        self._calls[self._last_drawn] = (number, line)
         self._has_drawn_calls = True
         self._page.line(f"{self._indent(event)}{styled('●', 'cyan')} {line}{self._mark(number)}")
         for changed in diff_lines(data.get("tool_input")):
@@ -155,17 +157,21 @@ class TurnView:
 
     def _tool_done(self, event: Event, data: Mapping[str, Any]) -> None:
         self._now(event, "")
-        number = self._calls.pop(_call_id(event, data), None)
+        call_id = _call_id(event, data)
+        known = self._calls.pop(call_id, None)
         found = outcome(data) if event["event"] == "tool:outcome" else shortened(error_text(data), _WIDE * 2)
-        if number is None:
+        if known is None:
             return
+        number, line = known
         if self._details is not None:
             self._details.extend(number, outcome_text(data))
         if not found:
             return
         failed = event["event"] == "tool:error" or not data.get("success", True)
         mark = styled("✗", "red") if failed else styled("└", "dim")
-        self._page.line(f"{self._indent(event)}  {mark} {found if failed else styled(found, 'dim')}")
+        whose = "" if call_id == self._last_drawn else f"{line}{self._mark(number)}: "  # others were drawn in between
+        self._last_drawn = None
+        self._page.line(f"{self._indent(event)}  {mark} {whose}{found if failed else styled(found, 'dim')}")
 
     def _spawned(self, event: Event, data: Mapping[str, Any]) -> None:
         agent = visible_line(str(data.get("agent") or "agent"))
