@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from amplifier_cli.terminal.render import How
 from amplifier_foundation.io import load_yaml, yaml_problem
+from amplifier_system.near_names import did_you_mean
 from amplifier_system.permission_levels import PermissionLevel, is_level, narrowest
 from amplifierd.exceptions import SettingsError
 from amplifierd.issues import in_words
@@ -21,7 +22,7 @@ from amplifierd.paths import Paths
 from amplifierd.trust import Trust
 from amplifierd.yaml_edits import edited, replace_text
 
-from .failures import UsageError, did_you_mean
+from .failures import UsageError
 
 PREFIX = "AMPLIFIER_"
 PROJECT_DIR = ".amplifier"

@@ -7,13 +7,13 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from difflib import get_close_matches
 from typing import Annotated, Any
 
 import typer
 
 from amplifier_core.exceptions import AmplifierError
 from amplifier_system import visible
+from amplifier_system.near_names import did_you_mean
 
 from .exit_codes import ExitCode
 
@@ -103,20 +103,6 @@ def retry_words(retry: Mapping[str, Any]) -> str:
 
 
 _SHOWN = 3
-_ALIKE = 0.65
-
-
-def nearest(typed: str, known: Iterable[str]) -> list[str]:
-    """Return the known names that a typed one resembles, the likeliest first."""
-    names = [*known]
-    begins = [name for name in names if typed and name.startswith(typed)]
-    return [*dict.fromkeys([*begins, *get_close_matches(typed, names, n=_SHOWN, cutoff=_ALIKE)])][:_SHOWN]
-
-
-def did_you_mean(typed: str, known: Iterable[str]) -> str:
-    """Return the end of a message that names what was probably meant, empty when nothing resembles it."""
-    found = nearest(typed, known)
-    return f"did you mean {' or '.join(found)}?" if found else ""
 
 
 def pick(typed: str, known: Iterable[str], what: str, *, key: Callable[[str], str] = str, see: str = "") -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from amplifier_core.exceptions import AmplifierError
 from amplifier_core.mount_plan import SESSION_MEMBERS, MountPlan
+from amplifier_system.near_names import did_you_mean
 from amplifier_system.startup import end_the_start
 from amplifierd.home import Home
 from amplifierd.issues import ON_PROFILE
@@ -18,7 +19,7 @@ from amplifierd.sessions.unread_keys import UnreadKey
 from amplifierd.store.record import SessionRecord
 
 from .attended_session import AttendedSession
-from .failures import UsageError, did_you_mean, say
+from .failures import UsageError, say
 from .session_choice import find_profile, picked_provider
 from .session_names import missing_modules, short_id, without
 from .session_places import SessionPlace, lost_with

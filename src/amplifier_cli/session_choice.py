@@ -15,6 +15,7 @@ from amplifier_core.packages import provider_name
 from amplifier_foundation.io import load_yaml, yaml_problem
 from amplifier_foundation.sources import FileReference, NameReference, parse_reference
 from amplifier_sessions.session_directory import is_session_id
+from amplifier_system.near_names import did_you_mean
 from amplifierd.exceptions import SessionNotFoundError
 from amplifierd.home import Home
 from amplifierd.identifiers import ProfileId
@@ -25,7 +26,7 @@ from amplifierd.session_defaults import WITHOUT_KEYS, default_profile
 from amplifierd.store.record import SessionRecord
 
 from .config import AppConfig, ResolvedConfig
-from .failures import UsageError, did_you_mean, pick, say
+from .failures import UsageError, pick, say
 from .session_names import PREFIX, short_id
 
 if TYPE_CHECKING:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from amplifier_cli.failures import UsageError, did_you_mean
+from amplifier_cli.failures import UsageError
 from amplifier_cli.terminal.render import message_text, shortened, styled
+from amplifier_system.near_names import did_you_mean
 from amplifier_system.permission_levels import DEFAULT_LEVEL, LEVELS, PermissionLevel, chosen_level, is_level
 
 if TYPE_CHECKING:

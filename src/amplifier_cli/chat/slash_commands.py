@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from amplifier_cli.failures import UsageError, did_you_mean
+from amplifier_cli.failures import UsageError
 from amplifier_cli.resumption import change_agent, same_agent, warning_words
 from amplifier_cli.session_choice import find_profile
 from amplifier_cli.session_names import TAINTED, short_id
 from amplifier_cli.terminal.render import columns, counted, message_text, money, shortened, styled
 from amplifier_cli.turn_view import cost_words
+from amplifier_system.near_names import did_you_mean
 from amplifier_system.processes import ProcessTree, reading
 from amplifier_system.visible import visible_line
 from amplifierd.sessions.turn_result import TurnResult

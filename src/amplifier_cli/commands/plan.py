@@ -12,13 +12,14 @@ import typer
 from amplifier_cli.command_group import examples, new_group
 from amplifier_cli.config import resolve_app_config
 from amplifier_cli.exit_codes import ExitCode
-from amplifier_cli.failures import UsageError, did_you_mean
+from amplifier_cli.failures import UsageError
 from amplifier_cli.open_home import in_home
 from amplifier_cli.options import Bundle, Json, invocation_of
 from amplifier_cli.plan_choice import ChosenPlan, chosen_plan
 from amplifier_cli.session_choice import read_plan_file
 from amplifier_cli.terminal.render import counted, styled, write, write_data, write_json
 from amplifier_core.mount_plan import MountPlan
+from amplifier_system.near_names import did_you_mean
 from amplifierd.home import Home
 from amplifierd.plans.conversion import Form
 from amplifierd.plans.home_plans import by_entry_path

@@ -16,12 +16,13 @@ from amplifier_cli.attended_session import Interrupts
 from amplifier_cli.command_group import examples, new_group
 from amplifier_cli.config import resolve_app_config
 from amplifier_cli.exit_codes import ExitCode
-from amplifier_cli.failures import UsageError, did_you_mean, pick, say
+from amplifier_cli.failures import UsageError, pick, say
 from amplifier_cli.open_home import in_home
 from amplifier_cli.options import Bundle, Json, PlanFile, ProfileOption, Yes, checked_source, invocation_of
 from amplifier_cli.session_choice import chosen_agent
 from amplifier_cli.session_names import short_id
 from amplifier_cli.terminal.render import styled, write, write_json, write_table
+from amplifier_system.near_names import did_you_mean
 from amplifier_system.visible import write_exactly
 from amplifierd.exceptions import ExecutionError
 from amplifierd.home import Home

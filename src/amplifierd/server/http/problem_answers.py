@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from amplifier_core.exceptions import AmplifierError
+from amplifier_system.near_names import did_you_mean
 from amplifierd.problems import PROBLEMS, public_document
 
 MEDIA_TYPE = "application/problem+json"
@@ -72,7 +73,18 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
     is_extra = all(one["type"] == "extra_forbidden" for one in errors)
     code = "extra-field" if is_extra else "validation-error"
     detail = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in errors)
-    return problem_answer(request, plain_problem(422, code, detail, errors=errors))
+    hint = _meant(request, errors)
+    more = {"hint": hint} if hint else {}
+    return problem_answer(request, plain_problem(422, code, detail, errors=errors, **more))
+
+
+def _meant(request: Request, errors: Sequence[Mapping[str, Any]]) -> str:
+    """Return which fields were probably meant by those that a body does not have, empty where none is like them."""
+    body = getattr(request.scope.get("route"), "body_field", None)
+    kinds = [body.field_info.annotation, *get_args(body.field_info.annotation)] if body is not None else []
+    known = [name for kind in kinds for name in getattr(kind, "model_fields", ())]
+    extra = [str(one["loc"][1]) for one in errors if one["type"] == "extra_forbidden" and len(one["loc"]) == 2]
+    return "; ".join(f"{name}: {meant}" for name in extra if (meant := did_you_mean(name, known)))
 
 
 async def _refused(request: Request, error: Exception) -> JSONResponse:

@@ -49,6 +49,23 @@ def test_a_session_that_cannot_be_is_refused(admin: httpx2.Client, body: Any, ex
     assert code(admin.post("/sessions", json=body)) == expected
 
 
+@pytest.mark.parametrize(
+    ("body", "hint"),
+    [
+        ({"profile": "offline"}, "profile: did you mean profile_name or base_profile?"),
+        ({"working_directory": "/"}, "working_directory: did you mean working_dir or working_dir_scope?"),
+        ({"surprise": 1}, None),
+    ],
+)
+def test_a_field_that_is_not_known_is_told_with_the_one_that_was_meant(
+    admin: httpx2.Client, body: Any, hint: str | None
+) -> None:
+    answer = admin.post("/sessions", json=body)
+
+    assert code(answer) == (422, "extra-field")
+    assert answer.json().get("hint") == hint
+
+
 def test_the_policy_of_a_plan_in_a_request_allows_nothing_beyond_the_defaults(admin: httpx2.Client, work: Path) -> None:
     sent = plan("Done.")
     asked = {
