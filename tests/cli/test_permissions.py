@@ -173,3 +173,28 @@ def test_modes_are_listed_entered_with_a_prompt_and_left(anywhere: Any) -> None:
 
     assert terminal.end() == 0
     assert not (anywhere.work / "made.txt").exists()
+
+
+def test_skills_are_listed_with_their_marks_and_what_is_wrong(anywhere: Any) -> None:
+    library = anywhere.work.parent / "library"
+    for folder, text in {
+        "notes": "name: notes\ndescription: Drafts notes.\ncontext: fork\nshortcut: rn",
+        "nothing": "name: nothing",
+    }.items():
+        (library / folder).mkdir(parents=True)
+        (library / folder / "SKILL.md").write_text(f"---\n{text}\n---\nDo it.\n")
+    file = Path(plan_file(anywhere.work, ["Hi."]))
+    skills = {"module": "tool-skills", "config": {"skills": [{"source": str(library), "trusted": False}]}}
+    file.write_text(json.dumps({**json.loads(file.read_text()), "tools": [skills]}))
+    terminal = Terminal(anywhere, "chat", "--plan", str(file))
+    terminal.expect(">")
+    terminal.type("/skills")
+    terminal.expect("Drafts notes. (shortcut rn, fork, not trusted)")
+    terminal.expect("/skills --check shows 1 problem")
+    terminal.type("/skills --check")
+    terminal.expect("description must be a text")
+    terminal.type("/skills --all")
+    terminal.expect("/skills does not know '--all'")
+    terminal.press(CTRL_D)
+
+    assert terminal.end() == 0
