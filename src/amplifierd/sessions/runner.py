@@ -87,7 +87,13 @@ class ExecutionRunner:
             queue=self.queue,
         )
         self.summary = TurnSummary()
-        self.transcript = Transcript(session_manager.store, hold, agent=record.agent_name, hear=self.summary.hear)
+        self.transcript = Transcript(
+            session_manager.store,
+            hold,
+            agent=record.agent_name,
+            hear=self.summary.hear,
+            forget=self.summary.forget,
+        )
         self.partial = PartialAnswer(self.journal.write, self.transcript)
         self.journal.on_piece = self.partial.hear
         self.children = Children(self)
@@ -99,10 +105,11 @@ class ExecutionRunner:
             self.transcript.index,
             scrub=session_manager.secrets.scrubbed,
             find_injector=lambda text: self.kernel.session.coordinator.find_injector(text),
+            take_back=lambda response: self.budget.take_back_response(response),
         )
         self.budget = BudgetLayer(
             tree.budget,
-            self.journal.write,
+            self.journal.write_soon,
             agent=record.agent_name,
             used=Usage.from_json(record.usage),
             count=self.requests.count_tokens,

@@ -209,6 +209,7 @@ class Turn:
         if status != "completed" and runner.journal.lost is None:
             await self._answer_open_calls()
         after = await self._take_checkpoint(AFTER)
+        await runner.tree.events.settle()  # what cannot be stored is counted no longer
         result = TurnResult(
             response=response or runner.calls.kept,
             status=status,
@@ -259,7 +260,6 @@ class Turn:
             message = {"message_id": runner.transcript.last_id, "role": "assistant", "turn": result.turn}
             said.append(("assistant_message:complete", {**message, "content": result.response}))
         said.append(("execution:done", done))
-        await runner.tree.events.settle()
         if runner.parent is None and not runner.is_root:  # nothing above it counts
             try:
                 await runner.tree.keep_usage()

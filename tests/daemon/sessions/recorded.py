@@ -32,7 +32,7 @@ class Journal(CallLayer):
     def watch(self, session: AmplifierSession) -> None:
         self._session = session
 
-    async def append(self, event: str, data: dict[str, Any]) -> None:
+    async def append(self, event: str, data: dict[str, Any], **options: Any) -> None:
         self._seq += 1
         self.appended_bytes.append(len(str(data)))
         line = {"seq": self._seq, "ts": now(), "event": event, "session_id": SESSION_ID, "data": data}

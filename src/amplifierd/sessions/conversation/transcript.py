@@ -32,7 +32,7 @@ class Transcript:
 
     The prompt of a turn is written before the orchestrator sees it. When the orchestrator stores it in the context, it
     is recognised, also as hooks changed it or with words around it, and not written again; `on_reworded` is told the id
-    of its line and what the context has.
+    of its line and what the context has. What is added is told to `hear`, and to `forget` if it could not be written.
     """
 
     def __init__(
@@ -42,8 +42,9 @@ class Transcript:
         *,
         agent: str | None = None,
         hear: Callable[[Mapping[str, Any]], None] = lambda message: None,
+        forget: Callable[[Mapping[str, Any]], None] = lambda message: None,
     ) -> None:
-        self._heard = hear
+        self._heard, self._forget = hear, forget
         self.turn = 0
         self.correlation_id: str | None = None
         self.last_id: str | None = None
@@ -88,7 +89,11 @@ class Transcript:
         if message.get("role") == "assistant":
             self._prompts = ()  # an answer follows its prompt
         self._heard(message)
-        await self.add(message)
+        try:
+            await self.add(message)
+        except SessionError:
+            self._forget(message)
+            raise
 
     async def add(self, message: Mapping[str, Any], *, lasting: bool = False) -> Message:
         """Write a message."""

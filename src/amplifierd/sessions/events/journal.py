@@ -90,18 +90,19 @@ class Journal:
         self._announced: set[str] = set()
         self._ended: dict[str, SessionRecord] = {}
 
-    async def write(self, event: str, data: Mapping[str, Any], *, lasting: bool = False) -> Event:
-        """Store an event of ours and tell it."""
-        return (await self.write_all([(event, data)], lasting=lasting))[0]
+    async def write(
+        self, event: str, data: Mapping[str, Any], *, lasting: bool = False, unstored: Callable[[], None] | None = None
+    ) -> Event:
+        """Store an event of ours and tell it; `unstored` is called if it is certain that it is not stored."""
+        entry = self._entry(event, data, is_own=True)
+        entry.unstored = unstored
+        return (await self._written([entry], lasting=lasting))[0]
 
     async def write_all(
         self, entries: Sequence[tuple[str, Mapping[str, Any]]], *, lasting: bool = False
     ) -> list[Event]:
         """Store events of ours in one step, all of them or none, and tell them."""
-        events = await self._written([self._entry(name, data, is_own=True) for name, data in entries])
-        if lasting:
-            await self._store.synchronise(self._hold)
-        return events
+        return await self._written([self._entry(name, data, is_own=True) for name, data in entries], lasting=lasting)
 
     async def begin_turn(self, turn_id: str, entries: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
         """Store that a turn begins, and tell it; a store that is away is waited for."""
@@ -123,16 +124,22 @@ class Journal:
         await self._written(noted)
         return self._ended[turn_id]
 
-    async def _written(self, noted: Sequence[Entry]) -> list[Event]:
+    async def _written(self, noted: Sequence[Entry], *, lasting: bool = False) -> list[Event]:
         await self._tree.tell(noted)
         for entry in noted:
             if entry.error is not None:
                 raise entry.error
+        if lasting:
+            await self._store.synchronise(self._hold)
         return [entry.event for entry in noted]
 
-    async def write_soon(self, event: str, data: Mapping[str, Any]) -> None:
-        """Store an event of ours and tell it, as `write_all_soon` does."""
-        await self.write_all_soon([(event, data)])
+    async def write_soon(
+        self, event: str, data: Mapping[str, Any], *, unstored: Callable[[], None] | None = None
+    ) -> None:
+        """Store an event of ours and tell it, as `write_all_soon` does; `unstored` is as for `write`."""
+        entry = self._entry(event, data, is_own=True)
+        entry.unstored = unstored
+        self._tree.add(entry)
 
     async def write_all_soon(self, entries: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
         """Store events of ours and tell them, together with what else happens in this step of the event loop.

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from amplifier_system.tasks import start_task
+from amplifierd.exceptions import OutcomeUnknownError, SessionError
 from amplifierd.sessions.secret_values import PlainData
 from amplifierd.store.cursor import Cursor
 
@@ -61,11 +62,11 @@ class Entry:
     """An event on its way into a file and to those who watch.
 
     `data` is what it says, `stored` what the file gets of that, and `beside` what only the file gets; a piece of an
-    answer is not stored. An `error` says that it could not be stored, and is not told. It is told once the events up to
-    number `after` were told or skipped.
+    answer is not stored. An `error` says that it could not be stored, and is not told; `unstored` is called if that is
+    certain. It is told once the events up to number `after` were told or skipped.
     """
 
-    __slots__ = ("after", "beside", "data", "error", "event", "is_own", "is_stored", "recorder", "stored")
+    __slots__ = ("after", "beside", "data", "error", "event", "is_own", "is_stored", "recorder", "stored", "unstored")
 
     def __init__(self, recorder: Recorder, event: Event, data: PlainData, *, after: int, is_own: bool) -> None:
         self.recorder, self.event, self.data, self.is_own = recorder, event, data, is_own
@@ -73,6 +74,7 @@ class Entry:
         self.stored: Any = data.value
         self.beside: Mapping[str, Any] = _NOTHING
         self.error: BaseException | None = None
+        self.unstored: Callable[[], None] | None = None
 
 
 class Recorder(Protocol):
@@ -182,6 +184,8 @@ class TreeEvents(EventSource):
     def _end(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
             event, sequence = entry.event, entry.event["sequence"]
+            if entry.error is not None and entry.unstored is not None and _is_certain(entry.error):
+                entry.unstored()
             if sequence is None:
                 if entry.error is None:
                     self.pass_on(event, entry.after)
@@ -241,6 +245,11 @@ class TreeEvents(EventSource):
             hear(event)
         if self._beyond is not None:
             self._beyond.publish(event)
+
+
+def _is_certain(error: BaseException) -> bool:
+    """True if an error says that nothing was stored."""
+    return isinstance(error, SessionError) and not isinstance(error, OutcomeUnknownError)
 
 
 def _try_store(entries: Sequence[Entry]) -> dict[Recorder, list[Entry]]:

@@ -28,7 +28,7 @@ from amplifierd.sessions.conversation.message_digest import shared_prefix
 
 from .calls import CallLayer, ProviderCall, ProviderStep, ToolCall, ToolStep
 from .tree_budget import LimitState, TreeBudget
-from .usage import NO_TOOL_CALL, NOTHING, ONE_TOOL_CALL, Usage
+from .usage import NOTHING, ONE_TOOL_CALL, Usage
 
 BUDGET_WARNING = "budget:warning"
 BUDGET_EXHAUSTED = "budget:exhausted"
@@ -46,6 +46,10 @@ class BudgetLayer(CallLayer):
     `agent` names the agent that the session runs for, None for the root of a tree. `used` counts what the session used
     itself, without its children, beginning with what is known from before. After a turn, `exhausted` says why it ended
     early, `turn_used` what it took itself, and `turn_below` what the agents took that worked for it.
+
+    It counts at once what the stored events will say. Of an event that could not be stored it hears through
+    `take_back_call` and `take_back_response`: the events alone tell the next process what was used. `emit` must not
+    wait, or what was counted could be left without its event.
     """
 
     def __init__(
@@ -65,6 +69,7 @@ class BudgetLayer(CallLayer):
         self._agent = agent
         self._estimator = CallEstimator(count)
         self._closings = 0
+        self._used_for: IdentityCache[Usage] = IdentityCache()
 
     @property
     def used(self) -> Usage:
@@ -123,6 +128,7 @@ class BudgetLayer(CallLayer):
         finally:
             self.budget.release(reservation)
         self.turn_used += used
+        self._used_for.get(response, lambda _: used)
         await self._warn()
         return response
 
@@ -139,9 +145,16 @@ class BudgetLayer(CallLayer):
         return await proceed(call)
 
     def take_back_call(self) -> None:
-        """Count a tool call no longer: it never began."""
-        self.budget.take_back_tool_call(self._agent)
-        self.turn_used += NO_TOOL_CALL
+        """Count a tool call no longer: its intent is not stored, and it never began."""
+        self._take_back(ONE_TOOL_CALL)
+
+    def take_back_response(self, response: ChatResponse) -> None:
+        """Count no longer what a response used of which nothing is stored."""
+        self._take_back(self._used_for.get(response, lambda _: NOTHING))
+
+    def _take_back(self, used: Usage) -> None:
+        self.budget.take_back(used, self._agent)
+        self.turn_used += -used
 
     async def _warn(self) -> None:
         for state in self.budget.warnings():

@@ -23,7 +23,7 @@ from amplifier_core.utils import json_safe
 from amplifier_core.utils.tool_messages import Call
 from amplifier_kit.messages.conversation import as_tool_result, result_content
 from amplifier_system.tasks import run_to_end
-from amplifierd.exceptions import OutcomeUnknownError, SessionError
+from amplifierd.exceptions import SessionError
 from amplifierd.sessions.secret_values import SecretValues
 
 from .calls import CallLayer, ToolCall, ToolStep
@@ -75,12 +75,7 @@ class Receipts(CallLayer):
             "input_hash": input_hash(call.input),
             "retry": retry_of(call.tool, call.input),
         }
-        try:
-            await self._write(INTENT, intent, lasting=True)
-        except SessionError as error:
-            if not isinstance(error, OutcomeUnknownError):
-                self._take_back()
-            raise
+        await self._write(INTENT, intent, lasting=True, unstored=self._take_back)
         try:
             returned = await proceed(call)
         except asyncio.CancelledError:

@@ -163,7 +163,7 @@ def _common_prefix(one: str, other: str) -> int:
 REQUEST_STORED = "request:stored"
 RESPONSE_STORED = "response:stored"
 
-AppendEvent = Callable[[str, dict[str, Any]], Awaitable[Any]]
+AppendEvent = Callable[..., Awaitable[Any]]
 PutParts = Callable[[Mapping[str, bytes]], Awaitable[None]]
 
 _NOT_PARAMETERS = frozenset({"messages", "tools", "metadata", "conversation_id"})
@@ -174,7 +174,7 @@ class RequestRecorder(CallLayer):
 
     `append` stores an event, `put_parts` contents under their hashes. `transcript` has to know the messages that are in
     the conversation before the provider is called: what it does not know is stored as something that was added.
-    `turn` is the number of the running turn.
+    `take_back` hears of a response that could not be stored. `turn` is the number of the running turn.
     """
 
     def __init__(
@@ -185,8 +185,10 @@ class RequestRecorder(CallLayer):
         *,
         scrub: Scrub = scrub_secrets,
         find_injector: FindInjector = lambda text: None,
+        take_back: Callable[[ChatResponse], None] = lambda response: None,
     ) -> None:
         self.turn = 0
+        self._take_back = take_back
         self._append, self._put_parts, self._scrub = append, put_parts, scrub
         self._maker = PartMaker(transcript, scrub, find_injector)
         self._parts: IdentityCache[RequestPart] = IdentityCache()
@@ -213,7 +215,8 @@ class RequestRecorder(CallLayer):
             await self._append(RESPONSE_STORED, {"request_id": request_id, "error": self._error(error)})
             raise
         duration_ms = round((time.perf_counter() - started_s) * 1000, 3)
-        await self._append(RESPONSE_STORED, {**describe_response(request_id, response), "duration_ms": duration_ms})
+        described = {**describe_response(request_id, response), "duration_ms": duration_ms}
+        await self._append(RESPONSE_STORED, described, unstored=lambda: self._take_back(response))
         return response
 
     def describe_messages(self, request: ChatRequest) -> list[RequestPart]:

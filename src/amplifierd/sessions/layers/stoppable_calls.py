@@ -168,6 +168,11 @@ class TurnSummary(CallLayer):
             if noted is not None and noted.status == "not_run" and str(result.output).startswith("Denied"):
                 self._note(noted.id, noted.name, "denied")
 
+    def forget(self, message: Mapping[str, Any]) -> None:
+        """Leave the calls of a message without results that is not in the transcript: theirs would answer nothing."""
+        for call in calls_in(message):
+            self._unanswered.pop(call.id, None)
+
     async def provider_call(self, call: ProviderCall, proceed: ProviderStep) -> ChatResponse:
         response = await proceed(call)
         self.finish_reason = response.finish_reason

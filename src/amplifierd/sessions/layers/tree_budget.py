@@ -17,7 +17,7 @@ from typing import Any
 from amplifierd.exceptions import BudgetExhaustedError
 from amplifierd.limits import LIMIT_NAMES, Limits
 
-from .usage import NO_TOOL_CALL, ONE_TOOL_CALL, Usage
+from .usage import ONE_TOOL_CALL, Usage
 
 WARNING_SHARE = 0.8
 
@@ -158,9 +158,10 @@ class TreeBudget:
         self._require(tool_calls=1)
         self._add(ONE_TOOL_CALL, agent)
 
-    def take_back_tool_call(self, agent: str | None = None) -> None:
-        """Count a tool call no longer that never began."""
-        self._add(NO_TOOL_CALL, agent)
+    def take_back(self, used: Usage, agent: str | None = None) -> None:
+        """Count something no longer of which nothing is stored."""
+        self._add(-used, agent)
+        self._wake()
 
     def warnings(self) -> list[LimitState]:
         """Return the limits that have come near since this was last asked; each is returned once."""

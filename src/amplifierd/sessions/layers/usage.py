@@ -33,6 +33,9 @@ class Tokens:
             self.cache_write + other.cache_write,
         )
 
+    def __neg__(self) -> Tokens:
+        return Tokens(-self.input, -self.output, -self.total, -self.cache_read, -self.cache_write)
+
     @classmethod
     def of_call(cls, used: amplifier_core.Usage) -> Tokens:
         """Return the tokens that a provider reports for one call."""
@@ -91,6 +94,19 @@ class Usage:
             _merged(self.by_agent, other.by_agent),
         )
 
+    def __neg__(self) -> Usage:
+        """Return what takes it back, added to what it is counted in."""
+        return Usage(
+            -self.tokens,
+            -self.tool_calls,
+            -self.turns,
+            -self.seconds,
+            None if self.cost_usd is None else -self.cost_usd,
+            -self.unpriced_tokens,
+            {model: -part for model, part in self.by_model.items()},
+            {agent: -part for agent, part in self.by_agent.items()},
+        )
+
     @classmethod
     def of_call(cls, used: amplifier_core.Usage, model: str = "") -> Usage:
         """Return what one provider call used."""
@@ -140,8 +156,6 @@ class Usage:
 
 NOTHING = Usage()
 ONE_TOOL_CALL = Usage(tool_calls=1)
-NO_TOOL_CALL = Usage(tool_calls=-1)
-"""Takes back one that was counted."""
 
 
 def _added(one: Decimal | None, other: Decimal | None) -> Decimal | None:
