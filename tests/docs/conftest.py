@@ -39,9 +39,9 @@ ROOT = Path(__file__).parents[2]
 
 _FENCE = re.compile(r"^(`{3,})([^`\n]*)\n(.*?)^\1[ ]*$", re.MULTILINE | re.DOTALL)
 _VARYING = {
+    re.compile(r"\S+/first-run-\w+/"): "<temporary>/",  # before the ids, which its name may look like
     re.compile(r"\b(?:[0-9a-f]{8}|[0-9a-f]{12})\b"): "<id>",
     re.compile(r"\bin \d+\.\d+s\b"): "in <time>s",
-    re.compile(r"\S+/first-run-\w+/"): "<temporary>/",
     re.compile(r"'[^'\n]*\.venv/bin/(\w+)'|\S*\.venv/bin/(\w+)"): r"\1\2",  # quoted where a folder has a space
 }
 # What cannot be run again inside of a test run, and what stands for it.

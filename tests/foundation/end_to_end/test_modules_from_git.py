@@ -26,7 +26,7 @@ async def mount(repository, home, module_id):
     if role := {"loop": "orchestrator", "context": "context"}.get(kind):
         bundle = Bundle(module_id, session={**session, role: entry(module_id)})
     else:
-        section = {"provider": "providers", "tool": "tools", "hooks": "hooks"}[kind]
+        section = {"provider": "providers", "tool": "tools", "hook": "hooks", "hooks": "hooks"}[kind]
         bundle = Bundle(module_id, session=session, **{section: [entry(module_id)]})
     prepared = await bundle.prepare(strict=True, cache_dir=Path(home) / "cache")
     async with prepared.create_session(session_cwd=Path(home)) as session:
