@@ -69,16 +69,6 @@ def test_an_unknown_tool_is_told_in_a_sentence(amplifier: Any) -> None:
     assert terminal.end() == 0
 
 
-def test_results_of_parallel_calls_are_paired_with_their_calls(amplifier: Any) -> None:
-    calls = [call("read_file", file_path=name)["tool_calls"][0] for name in ("gone.txt", "lost.txt")]
-    terminal = Terminal(amplifier, "run", "--plan", plan_file(amplifier.work, [{"tool_calls": calls}, "Done."]), "Hi")
-
-    said = terminal.expect("2 tool calls")
-
-    assert [said.count(f"✗ read_file {name}: ") for name in ("gone.txt", "lost.txt")] == [1, 1]
-    assert terminal.end() == 0
-
-
 def test_words_reach_the_agent_while_it_works_and_others_wait(anywhere: Any) -> None:
     terminal = chat(anywhere, [SLOW, "Heard: {{last_user}}", "Next: {{last_user}}"])
     terminal.type("Begin")

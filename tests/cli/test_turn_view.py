@@ -77,3 +77,15 @@ def test_an_answer_that_breaks_off_and_comes_again_is_replaced_and_never_glued(a
     parts += stream.finish(again)
 
     assert parts == drawn
+
+
+def test_results_of_parallel_calls_are_paired_with_their_calls() -> None:
+    drawn = io.StringIO()
+    view = TurnView(TerminalPage(drawn), OWN)
+
+    for name in ("a.txt", "b.txt"):
+        view.show(event("tool:pre", "turn_1", 5, tool_name="read_file", tool_call_id=name, tool_input={"path": name}))
+    for name in ("a.txt", "b.txt"):
+        view.show(event("tool:error", "turn_1", 6, tool_call_id=name, error={"type": "OSError", "msg": "it is gone"}))
+
+    assert [drawn.getvalue().count(f"✗ read_file {name}: it is gone") for name in ("a.txt", "b.txt")] == [1, 1]
