@@ -8,6 +8,7 @@ from typing import Any
 
 from amplifier_core import HookResult, ToolResult
 from amplifier_core.boundary import Boundary, emit_quietly
+from amplifier_core.exceptions import AmplifierError
 from amplifier_core.tool_interception import ToolInterceptor
 from amplifier_kit.approval import GATE
 from amplifier_kit.config import ModuleConfig
@@ -35,7 +36,7 @@ _LONGEST_MENTIONED = 200_000
 logger = logging.getLogger(__name__)
 
 
-class ModeError(Exception):
+class ModeError(AmplifierError):
     """A mode cannot be entered; the message says why."""
 
 

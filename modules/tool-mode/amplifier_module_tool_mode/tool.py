@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from amplifier_core import HookResult, ToolResult
 from amplifier_core.boundary import emit_quietly
 from amplifier_core.events import TOOL_PRE
-from amplifier_core.exceptions import describe
+from amplifier_core.exceptions import AmplifierError
 from amplifier_kit.config import LenientConfig
 from amplifier_kit.tools.input import ToolFailure, read_input
 from amplifier_kit.tools.runs import AnsweringTool
@@ -104,8 +104,8 @@ class ModeTool(AnsweringTool):
             return refusal
         try:
             entered = await hooks.activate(name)
-        except Exception as error:
-            raise ToolFailure(f"mode: {describe(error)}", "activation_failed") from error
+        except AmplifierError as error:
+            raise ToolFailure(f"mode: {error.message}", "activation_failed") from error
         self._gated.clear()
         restricted = [*entered.confirm_tools, *entered.warn_tools, *entered.block_tools]
         output = {

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from amplifier_core import ModuleCoordinator
-from amplifier_core.exceptions import describe
+from amplifier_core.exceptions import AmplifierError
 from amplifierd.exceptions import SessionStateError
 
 if TYPE_CHECKING:
@@ -85,8 +85,8 @@ async def choose_mode(coordinator: ModuleCoordinator, name: str | None) -> dict[
         raise SessionStateError("this session has no modes", hint="add hooks-mode to its profile")
     try:
         await hooks.activate(name)
-    except Exception as error:
-        raise SessionStateError(describe(error), hint="list the modes that there are") from error
+    except AmplifierError as error:
+        raise SessionStateError(error.message, hint="list the modes that there are") from error
     return modes_of(coordinator)
 
 
